@@ -49,7 +49,7 @@ def test_a_program_ends_in_one_message(
     assert ended(lambda: 3) == 3
 
 
-NEED_NO_GPU = ("estimates", "host", "pages", "picture", "predict")
+NEED_NO_GPU = ("choices", "estimates", "host", "notebook", "pages", "picture", "predict", "wave")
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NEED_NO_GPU])
