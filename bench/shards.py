@@ -88,7 +88,7 @@ def ways(
 ) -> Iterator[Way]:
     """The kernel of one GPU, and the same by ranks that share it; each has been run, and its bits compared."""
     one, single = gen.load(spec, device=device), gen.load(spec, devices=[device])
-    arrays, outs = _arrays(single, fields)
+    arrays, outs = arrays_of(single, fields)
     shards = [array.shards[0] for array in arrays]
     by_one = partial(one, *shards, out=tuple(out.shards[0] for out in outs), steps=steps)
     by_one()
@@ -98,7 +98,7 @@ def ways(
         kernel = single
         if count > 1:
             kernel = gen.load(spec, devices=[device] * count, shared=True)
-            arrays, outs = _arrays(kernel, fields)
+            arrays, outs = arrays_of(kernel, fields)
         chosen = kernel.steps_chosen(arrays[0].cuts, steps)
         for exchange in dict.fromkeys(min(number or chosen, steps) for number in exchanges if count > 1 or not number):
             run = partial(_run, kernel, arrays, outs, steps, exchange)
@@ -107,7 +107,7 @@ def ways(
             yield Way(Row(count, exchange, exchange == chosen, equal), run)
 
 
-def _arrays(kernel: ShardedKernel, fields: Sequence[Array]) -> tuple[list[ShardedArray], tuple[ShardedArray, ...]]:
+def arrays_of(kernel: ShardedKernel, fields: Sequence[Array]) -> tuple[list[ShardedArray], tuple[ShardedArray, ...]]:
     """Of the inputs, and of the outputs of a kernel."""
     return [kernel.scatter(field) for field in fields], tuple(kernel.empty(fields[0].shape) for _ in kernel.outputs)
 
@@ -164,9 +164,9 @@ def main() -> int:
     parser.add_argument(
         "--spec", default=f"stencil_{Stencil.catalogue[0].label}", help="the name of a stencil, or of a system"
     )
-    parser.add_argument("--shape", type=_shape, help=f"ROWSxCOLS. Default: {SHAPE}, simulated {SMALL_SHAPE}")
-    parser.add_argument("--steps", type=_positive, help=f"Default: {STEPS}, simulated {FEW_STEPS}")
-    parser.add_argument("--turns", type=_positive, default=TURNS, help="how often each way is timed")
+    parser.add_argument("--shape", type=shape_of, help=f"ROWSxCOLS. Default: {SHAPE}, simulated {SMALL_SHAPE}")
+    parser.add_argument("--steps", type=positive, help=f"Default: {STEPS}, simulated {FEW_STEPS}")
+    parser.add_argument("--turns", type=positive, default=TURNS, help="how often each way is timed")
     parser.add_argument("--gpu", type=int, default=0, help="the number of the GPU")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     options = parser.parse_args()
@@ -178,7 +178,7 @@ def main() -> int:
         need_gpu(program)
     with nullcontext() if machine else alone(options.gpu, None, program):
         device = machine.devices(1)[0] if machine else gen.load(options.spec, devices=[options.gpu]).ranks[0].device
-        fields = _fields(gen.load(options.spec, devices=[device]), shape)
+        fields = drawn_fields(gen.load(options.spec, devices=[device]), shape)
         found = list(ways(options.spec, fields, steps, device, RANKS, EXCHANGES))
         rows = measured(found, None if machine else timer(device), options.turns)
     where = f"simulated on the CPU, seed {machine.seed}" if machine else f"{device.name}, driver {device.driver}"
@@ -195,17 +195,20 @@ def main() -> int:
     return 0 if all(row.equal for row in rows) else 1
 
 
-def _fields(kernel: ShardedKernel, shape: tuple[int, ...]) -> list[Array]:
+def drawn_fields(kernel: ShardedKernel, shape: tuple[int, ...]) -> list[Array]:
+    """Random numbers for every input of a kernel."""
     random, floating = np.random.default_rng(0), kernel.dtype.kind != "i" and kernel.dtype.kind != "u"
     drawn = (random.random(shape, np.float32) if floating else random.integers(0, 256, shape) for _ in kernel.inputs)
     return [one.astype(kernel.dtype) for one in drawn]
 
 
-def _shape(text: str) -> tuple[int, ...]:
-    return tuple(_positive(part) for part in text.split("x"))
+def shape_of(text: str) -> tuple[int, ...]:
+    """A shape as it is typed: `4096x4096`."""
+    return tuple(positive(part) for part in text.split("x"))
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A number as it is typed. Raises ValueError for one below 1."""
     number = int(text)
     if number < 1:
         raise ValueError

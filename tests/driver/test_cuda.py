@@ -20,7 +20,7 @@ import pytest
 from cuda.bindings import driver as bindings
 
 import gen
-from bench import shards
+from bench import shards, timeline
 from gen.dtypes import F32, I32
 from gen.errors import DeviceError, RunError
 from gen.families.base import Operand, Plan
@@ -309,3 +309,20 @@ def test_ranks_that_share_a_gpu_are_timed(device: CudaDevice, tmp_path: Path, mo
     assert [row["ranks"] for row in content["rows"]] == [0, 1] + [2] * 5 + [4] * 5
     assert all(len(row["ms"]) == 3 and min(row["ms"]) > 0 for row in content["rows"])
     assert content["rows"][0]["overhead"] == 0
+
+
+def test_what_streams_do_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(timeline.WatchedDevice, "compile", lambda _, name, text: NoCompiler().compile(name, text, ""))
+    file = tmp_path / "timeline.json"
+    monkeypatch.setattr("sys.argv", ["timeline.py", "--shape", "512x96", "--steps", "16", "--json", str(file)])
+    assert timeline.main() == 0
+    spans = json.loads(file.read_text())["spans"]
+    kernels = {span["what"] for span in spans if span["kernel"]}
+    assert {span["stream"] for span in spans} == {f"rank {n} {what}" for n in (0, 1) for what in ("inside", "rims")}
+    assert all(span["begin_us"] <= span["end_us"] for span in spans)
+    assert all(name.startswith("stencil_heat_de794a2b_f32__") for name in kernels)
+    assert "384 bytes" in {span["what"] for span in spans}
+    assert "Rims are computed and sent in" in capsys.readouterr().out
+    gc.collect()

@@ -9,6 +9,7 @@ import pytest
 
 from bench import shards
 from bench.shards import WARM_UP, Row, Way, measured
+from bench.timeline import Span, drawn, hidden
 
 
 def test_simulated_ranks_have_the_bits_of_one_gpu_and_nothing_is_timed(
@@ -49,3 +50,19 @@ def test_ways_are_timed_in_turns_and_compared_with_the_kernel_of_one_gpu() -> No
     assert (two.ms, two.overhead, four.overhead) == ((10.5,) * 5, 0.05, 0.1)
     assert str(two) == "2 ranks                          4 *      10.500     +5.00 %  equal"
     assert "NOT EQUAL" in str(Row(2, 4, chosen=False, equal=False))
+
+
+def test_a_timeline_shows_each_stream_and_what_is_hidden() -> None:
+    spans = [
+        Span("rank 0 rims", "kernel", True, 0.0, 20.0), Span("rank 0 rims", "80 bytes", False, 20.0, 30.0),
+        Span("rank 0 inside", "kernel", True, 10.0, 70.0), Span("rank 0 inside", "9 bytes", False, 70.0, 80.0),
+        Span("rank 1 rims", "kernel", True, 15.0, 25.0), Span("rank 1 inside", "kernel", True, 60.0, 65.0),
+    ]  # fmt: skip
+    assert drawn(spans, 8) == [
+        "rank 0 inside  .######=",
+        "rank 0 rims    ##=.....",
+        "rank 1 inside  ......#.",
+        "rank 1 rims    .#......",
+    ]
+    assert hidden(spans) == (30.0, 20.0)
+    assert hidden(spans[2:4]) == (0.0, 0.0)
