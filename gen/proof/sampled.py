@@ -20,7 +20,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -47,6 +46,7 @@ FEW_ELEMENTS = 2**20  # of every array: they are looked at whole
 WHOLE_VECTORS = 64  # elements: rows of a multiple are whole vectors of any element, whole words of any vector
 WHOLE = 256  # blocks: a launch of as many runs whole
 RANDOM_BLOCKS = 4
+KEPT_INPUTS, KEPT_BYTES = 4, 1 << 40  # the second takes half the mappings that Linux gives a process
 # What a thread may do: with its share of a large grid, each access to other pages; and where it adds up the partial
 # results of a million blocks. And all threads of a launch together.
 STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 16, 1 << 21, 1 << 27
@@ -263,7 +263,7 @@ class _Sample:
         offset = 0 if self._private else begins(self._case.offset, place) * size
         span = size + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
         if operand.role == "in":
-            memory = _read_only(operand.dtype, self._case.content, self._seed(operand), offset + span)
+            memory = read_only(operand.dtype, self._case.content, self._seed(operand), offset + span)
         else:
             memory = Range(offset + span)
             if operand.role == "out":
@@ -408,7 +408,7 @@ class _Sample:
         if operand.role == "in":
             return buffer.view()
         content, seed = self._case.content, self._seed(operand)
-        memory = _read_only(operand.dtype, content, seed, buffer.offset + buffer.storage.place.bytes)
+        memory = read_only(operand.dtype, content, seed, buffer.offset + buffer.storage.place.bytes)
         return memory.view(buffer.layout, buffer.offset)
 
 
@@ -439,9 +439,16 @@ def _buffer(
     return _Buffer(memory, marks, storage, layout, offset)
 
 
-@lru_cache(maxsize=4)
-def _read_only(dtype: DType, content: Content, seed: int, size: int) -> Range:
-    """An input; the next variant takes the same."""
-    memory = Range(size)
-    memory.pattern(pattern(dtype, content, seed), writable=False)
-    return memory
+_kept: dict[tuple[DType, Content, int, int], Range] = {}
+
+
+def read_only(dtype: DType, content: Content, seed: int, size: int) -> Range:
+    """An input of so many bytes; the next variant takes the same."""
+    key = dtype, content, seed, size
+    if key not in _kept:
+        while _kept and (len(_kept) == KEPT_INPUTS or sum(one.size for one in _kept.values()) + size > KEPT_BYTES):
+            del _kept[next(iter(_kept))]
+        memory = Range(size)
+        memory.pattern(pattern(dtype, content, seed), writable=False)
+        _kept[key] = memory
+    return _kept[key]

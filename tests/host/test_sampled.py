@@ -29,7 +29,7 @@ from gen.proof.host import HostRunner
 from gen.proof.memory import FAR, MARKS_PER_PAGE, PATTERN_BYTES, Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
 from gen.proof.prover import prove, unsupported_extents
-from gen.proof.sampled import EDGES, FEW_ELEMENTS, check_sampled, far_cases, sampled_cases
+from gen.proof.sampled import EDGES, FEW_ELEMENTS, check_sampled, far_cases, read_only, sampled_cases
 from tests.fake_family import FakeFamily, FakeSpec, fake_variant
 from tests.outside.scan_family.scan import Scan
 
@@ -67,6 +67,12 @@ def test_a_pattern_repeats_but_not_where_an_index_loses_its_upper_bits() -> None
         there = values[edge : edge + 1000]
         assert np.count_nonzero(there == values[:1000]) < 5
         assert np.count_nonzero(there) == 1000
+
+
+def test_inputs_that_are_kept_leave_mappings_for_others() -> None:
+    sizes = [FAR + extra * PATTERN_BYTES for extra in range(4)]  # each takes a quarter of the mappings of a process
+    inputs = [read_only(F32, Content.RANDOM, 3, size).address for size in sizes]
+    assert read_only(F32, Content.RANDOM, 3, sizes[-1]).address == inputs[-1]
 
 
 def test_what_is_written_to_a_pattern_stays_where_it_is_written() -> None:
