@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,3 +48,15 @@ def test_large_tensors_through_inductor(mode: str, place: str) -> None:
         torch.manual_seed(seed)
         x = torch.randn(1500, 2049, device=place)
         torch.testing.assert_close(compiled(x), (x - x.mean(-1, keepdim=True)).t())
+
+
+def test_a_net_with_gens_operators_is_that_of_torch_and_is_timed(tmp_path: Path) -> None:
+    checkout, file = Path(__file__).parents[2], tmp_path / "model.json"
+    command = [sys.executable, "-m", "bench.torch_model", "--rounds", "1", "--json", str(file)]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["model"] for row in rows] == [
+        "torch, eager", "gen, eager", "torch, torch.compile", "gen, torch.compile",
+    ]  # fmt: skip
+    assert all(row["forward_us"] > 0 for row in rows)
