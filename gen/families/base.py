@@ -6,7 +6,7 @@ Nothing outside a family knows a family's name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib.resources.abc import Traversable
@@ -446,7 +446,7 @@ class Family(ABC, Generic[S]):
     def base(self, spec: S, shape_class: str) -> tuple[str, Config]:
         """Algorithm and config that a spec gets without any tuning: they take every size of the class."""
 
-    def heuristic_configs(self, spec: S, shape_class: str, limits: Limits) -> Sequence[tuple[str, Config]]:
+    def heuristic_configs(self, spec: S, shape_class: str, limits: Limits) -> Iterable[tuple[str, Config]]:
         """What is often faster than base, the best first; some may be illegal for a spec, or not take all sizes.
 
         An untuned device gets the first that is legal, takes the sizes and is not slow at them; tuning tries all early.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 Operator = Literal["+", "-", "*", "/", "%", "min", "max"]
@@ -176,6 +176,7 @@ class Expr:
         return _join("min", self, other)
 
 
+@lru_cache(maxsize=1024)
 def size(name: str) -> Expr:
     """A size that is known when the kernel is called: an extent of the problem, or `multiprocessors`."""
     return Expr(name=name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,23 @@ class Row:
     first_stays: float
 
 
+class _Kept:
+    """Variants that an iterator makes, each when it is first asked for, and kept; for several threads at once."""
+
+    def __init__(self, left: Iterator[Variant]) -> None:
+        self._left, self._made, self._lock = left, list[Variant](), threading.Lock()
+
+    def __iter__(self) -> Iterator[Variant]:
+        for place in count():
+            if place == len(self._made):
+                with self._lock:
+                    if place == len(self._made):
+                        self._made += islice(self._left, 1)
+                if place == len(self._made):
+                    return
+            yield self._made[place]
+
+
 class Chooser:
     """Chooses among what was tuned for a device, and base: for a problem, else a part of its shape class, else that."""
 
@@ -123,7 +141,7 @@ class Chooser:
         self._choices: dict[tuple[str, Region], Choice] = {}
         self._stale: dict[tuple[str, str, str, Region], str | None] = {}
         self._bases: dict[str, Variant] = {}
-        self._heuristics: dict[str, Sequence[Variant]] = {}
+        self._heuristics: dict[str, _Kept] = {}
         self._of_calls: dict[tuple[tuple[tuple[str, int], ...], int], Choice] = {}
         self.learn(winners)
 
@@ -263,7 +281,7 @@ class Chooser:
         estimated = self._least_estimated(choice, shape_class, extents, alignment, worth, supported=supported)
         if estimated is not None:
             return estimated
-        first = self._others(shape_class)[0]
+        first = next(iter(self._others(shape_class)))
         later = winner is not None and came_later(winner, first)  # nobody has measured it against the winner
         if later and supported and self._unsupported_extents(first, extents) is None:
             why = f"{self._called(first, shape_class)}, which came later than {choice.variant.name}"
@@ -349,7 +367,7 @@ class Chooser:
             kin = self._tuned_for_another_spec(shape_class)
             if kin is not None:
                 return kin
-            first = self._others(shape_class)[0]
+            first = next(iter(self._others(shape_class)))
             return Choice(first, f"{self._called(first, shape_class)}, {self._untuned(shape_class)}", False)
         try:
             return Choice(self._usable(winner), self._why(winner), winner.device == self.device)
@@ -407,13 +425,20 @@ class Chooser:
         next_step = "Pass another as device="
         raise ConfigError(own.name, f"cannot run on {self.device}: {reason}", next_step=next_step)
 
-    def _others(self, shape_class: str) -> Sequence[Variant]:
+    def _others(self, shape_class: str) -> Iterable[Variant]:
         """What is often fast in a class, as far as the device can run it, the best first; then base."""
         if shape_class not in self._heuristics:
-            often = heuristic_variants(self.family, self.spec, shape_class, self._limits)
-            able = [made for made in often if made.algorithm.infeasible(made.spec, made.config, self._limits) is None]
-            self._heuristics[shape_class] = list(dict.fromkeys([*able, self._base(shape_class)]))
+            self._heuristics.setdefault(shape_class, _Kept(self._often_fast(shape_class)))
         return self._heuristics[shape_class]
+
+    def _often_fast(self, shape_class: str) -> Iterator[Variant]:
+        base = self._base(shape_class)
+        seen = set()
+        for made in chain(heuristic_variants(self.family, self.spec, shape_class, self._limits), (base,)):
+            place = (made.algorithm.name, made.config)
+            if place not in seen and made.algorithm.infeasible(made.spec, made.config, self._limits) is None:
+                seen.add(place)
+                yield made
 
     def _untuned(self, shape_class: str) -> str:
         why = f"because nothing is tuned for {self.name} ({shape_class}) on {self.device}"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gen.dtypes import B8, B16, B32, B64, B128, DType
-from gen.families.base import Limits
+from gen.families.base import Algorithm, Limits
 from gen.families.extents import extents_of
-from gen.families.names import heuristic_variants
+from gen.families.names import heuristic_variants, search_space
 from gen.families.transpose import Transpose, TransposeSpec, permutation, shapes
 from gen.families.transpose.algorithms.packed import PackedConfig
 from gen.families.transpose.algorithms.shift_box import ShiftBoxConfig
+from gen.runtime.dispatch import Chooser, _Kept
 
 FAMILY, LIMITS = Transpose(), Limits.of("sm_90")
 ELEMENTS = (B8, B16, B32, B64, B128)
@@ -23,7 +26,7 @@ def test_before_base_comes_only_what_is_made_for_some_sizes_and_others_are_legal
 ) -> None:
     spec = TransposeSpec(axes, dtype)
     for shape_class in FAMILY.shape_classes(spec):
-        pairs = FAMILY.heuristic_configs(spec, shape_class, LIMITS)
+        pairs = tuple(FAMILY.heuristic_configs(spec, shape_class, LIMITS))
         before = pairs[: pairs.index(FAMILY.base(spec, shape_class))]
         special = {
             name
@@ -80,7 +83,7 @@ def test_what_was_fast_on_an_h100_or_an_h200_is_tried_early(
 def test_what_changes_elements_or_works_in_place_has_base_alone() -> None:
     for spec in (permutation((1, 0), "f4", to="f2"), permutation((1, 0), "f4", in_place=True)):
         for shape_class in FAMILY.shape_classes(spec):
-            assert FAMILY.heuristic_configs(spec, shape_class, LIMITS) == (FAMILY.base(spec, shape_class),)
+            assert tuple(FAMILY.heuristic_configs(spec, shape_class, LIMITS)) == (FAMILY.base(spec, shape_class),)
 
 
 @pytest.mark.parametrize(
@@ -94,4 +97,26 @@ def test_whether_a_class_is_known_is_found_without_what_stands_for_all(axes: tup
     for spec in (TransposeSpec(axes, dtype), *([TransposeSpec(axes, dtype, None, True)] if axes == (1, 0) else [])):
         known = shapes.representatives(spec, FAMILY._problem)
         for one in shapes.ShapeClass:
-            assert shapes.is_known(spec, one, FAMILY._problem) == (one in known), (spec.label, one)
+            assert shapes.is_known(spec, one) == (one in known), (spec.label, one)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILY.algorithms if name != "swap_tile"])
+def test_what_a_device_cannot_run_is_known_without_a_plan_as_with_it(name: str) -> None:
+    algorithm, spec = FAMILY.algorithms[name], FAMILY.extra_proof_specs.get(name, TransposeSpec())
+    for limits in (Limits.of("sm_75"), replace(LIMITS, shared_bytes_per_block=20_000)):
+        for config in search_space(algorithm, spec)[::5]:
+            known = Algorithm.infeasible(algorithm, spec, config, limits)
+            assert algorithm.infeasible(spec, config, limits) == known, config
+
+
+def test_heuristics_are_made_when_they_are_asked_for() -> None:
+    spec = TransposeSpec()
+    chooser = Chooser(FAMILY, spec, (), "Some GPU", LIMITS)
+    kept = chooser._others("aligned rows")
+    first = next(iter(kept))
+    assert isinstance(kept, _Kept)
+    assert len(kept._made) == 1
+    every = tuple(kept)
+    assert every[0] is first
+    assert tuple(kept) == every == tuple(dict.fromkeys(every))
+    assert chooser._base("aligned rows") in every

@@ -128,7 +128,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         """By what moves, how few rows or columns there are, and whether all rows are aligned to 16 bytes."""
         if isinstance(spec, MoveSpec):
             return super().shape_class(spec, extents, alignment)
-        return shapes.known_class(spec, extents, alignment, self._problem).value
+        return shapes.known_class(spec, extents, alignment).value
 
     def can_share_tuning(self, spec: MatrixSpec, other: MatrixSpec) -> bool:
         """Other axes of the same elements: once they are merged, a class tells what moves."""
@@ -176,11 +176,14 @@ class Transpose(DenseFamily[MatrixSpec]):
             return heuristics.base_of_moves(spec)
         return heuristics.base(spec, ShapeClass(shape_class))
 
-    def heuristic_configs(self, spec: MatrixSpec, shape_class: str, limits: Limits) -> tuple[tuple[str, Config], ...]:
+    def heuristic_configs(self, spec: MatrixSpec, shape_class: str, limits: Limits) -> Iterator[tuple[str, Config]]:
         """What an untuned device gets, made for its sizes, or base; then what was fast on an H100 or an H200."""
-        if isinstance(spec, MoveSpec):
-            return ()
-        return tuple(dict.fromkeys(heuristics.heuristic_configs(spec, ShapeClass(shape_class))))
+        seen: set[tuple[str, Config]] = set()
+        if isinstance(spec, TransposeSpec):
+            for one in heuristics.heuristic_configs(spec, ShapeClass(shape_class)):
+                if one not in seen:
+                    seen.add(one)
+                    yield one
 
     def _representatives(self, spec: TransposeSpec) -> Mapping[ShapeClass, Extents]:
         return shapes.representatives(spec, self._problem)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from itertools import chain, permutations
-from math import isqrt
+from math import isqrt, prod
 from typing import TypeVar
 
 from gen.arch import SECTOR, Limits
@@ -15,7 +15,15 @@ from gen.dtypes import DType
 from gen.families.base import STATIC_SHARED_BYTES, WIDEST, Extents
 from gen.families.expr import also_in_cpp, traced_alone
 from gen.families.transpose.algorithms.common import MATRICES, Axis, merged, only_moves, stays
-from gen.families.transpose.algorithms.packed import SIZES_IN_CPP, Packed, axes_of, base_config, boxes_of
+from gen.families.transpose.algorithms.packed import (
+    SIZES_IN_CPP,
+    Packed,
+    axes_of,
+    base_config,
+    boxes_for,
+    boxes_of,
+    strides_of,
+)
 from gen.families.transpose.algorithms.skinny import MAX_SKINNY_EXTENT
 from gen.families.transpose.spec import TransposeSpec
 
@@ -124,8 +132,10 @@ def canonical_sizes(batches: int, *numbers: int) -> tuple[int, ...]:
     return tuple(found.extents(batches).values())
 
 
-def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, *, packs: bool = True) -> ShapeClass:
-    """What a problem is like; without `packs` as if there were no boxes of several axes."""
+def shape_class(
+    spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, *, packs: Callable[[], bool] = lambda: True
+) -> ShapeClass:
+    """What a problem is like; unless `packs`, which is asked last, as if there were no boxes of several axes."""
     if spec.in_place:
         little = _is_little(spec, extents)
         aligned = alignment >= _VECTOR and _is_aligned(spec, extents)
@@ -141,7 +151,7 @@ def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, 
         if matrices == 1 or run >= _SHORT_RUN_BYTES:
             return ShapeClass.COPY
         vectors = run % _VECTOR == 0 and run > _VECTOR and _aligned(spec, extents, alignment)
-        if packs and run < _TINY_RUN_BYTES and not vectors and _packs(spec, extents, rows * cols):
+        if run < _TINY_RUN_BYTES and not vectors and _packs(spec, extents, rows * cols) and packs():
             return ShapeClass.PACKED
         return ShapeClass.RUNS
     dense_in, dense_out = extents["in_pitch"] == cols, extents["out_pitch"] == rows
@@ -150,7 +160,7 @@ def shape_class(spec: TransposeSpec, extents: Extents, alignment: int = WIDEST, 
     few_cols, few_rows = cols <= MAX_SKINNY_EXTENT and dense_in, rows <= MAX_SKINNY_EXTENT and dense_out
     shorter = min(cols * (rows if dense_in else 1), rows * (cols if dense_out else 1))
     little_at_once = (few_cols or few_rows) and rows * cols * size < _SHORT_RUN_BYTES
-    if packs and (little_at_once or _is_short(shorter * size, aligned)) and _packs(spec, extents, shorter):
+    if (little_at_once or _is_short(shorter * size, aligned)) and _packs(spec, extents, shorter) and packs():
         return ShapeClass.PACKED
     if few_cols:
         return ShapeClass.FEW_COLS
@@ -203,6 +213,8 @@ def _packs(spec: TransposeSpec, extents: Extents, run: int) -> bool:
     packed, config = Packed(), base_config(spec)
     if packed.illegal(spec, config):
         return False
+    if "box_axes" not in extents:  # an example: most of these need no boxes
+        extents = {**extents, **boxes_for(spec, extents)}
     found = boxes_of(spec, extents).runs
     return (
         min(found.read, found.written) > run and packed.unsupported_extents(spec, config, extents, _ANY_DEVICE) is None
@@ -224,22 +236,32 @@ def representatives(spec: TransposeSpec, problem: Problems) -> Mapping[ShapeClas
     return {name: found[name] for name in ShapeClass if name in found}
 
 
-def known_class(spec: TransposeSpec, extents: Extents, alignment: int, problem: Problems) -> ShapeClass:
+def known_class(spec: TransposeSpec, extents: Extents, alignment: int) -> ShapeClass:
     """The class of a problem among those that stand for its spec; oddly pitched ones may be of none of them."""
-    found = shape_class(spec, extents, alignment, packs=is_known(spec, ShapeClass.PACKED, problem))
-    if is_known(spec, found, problem):
+    found = shape_class(spec, extents, alignment, packs=lambda: is_known(spec, ShapeClass.PACKED))
+    if is_known(spec, found):
         return found
     if found == ShapeClass.RUNS:
         return ShapeClass.COPY
-    return ShapeClass.ODD if is_known(spec, ShapeClass.ODD, problem) else ShapeClass.ODD_LITTLE
+    return ShapeClass.ODD if is_known(spec, ShapeClass.ODD) else ShapeClass.ODD_LITTLE
 
 
 @lru_cache(maxsize=256)
-def is_known(spec: TransposeSpec, wanted: ShapeClass, problem: Problems) -> bool:
+def is_known(spec: TransposeSpec, wanted: ShapeClass) -> bool:
     """Whether a class is one of `representatives`: found without all of these, which are many where axes are."""
     packed = _packed_examples(spec) if wanted == ShapeClass.PACKED else iter(())
     examples = chain(packed, _in_turn(_examples_by_size(spec)))
-    return any(shape_class(spec, problem(spec, axes)) == wanted for axes in examples)
+    return any(shape_class(spec, _without_boxes(spec, axes)) == wanted for axes in examples)
+
+
+def _without_boxes(spec: TransposeSpec, known: Mapping[str, int]) -> Extents:
+    """The extents of a problem of these axes and pitches, but for those of boxes."""
+    if spec.in_place:
+        return {**known, MATRICES: prod(known[str(axis)] for axis in spec.operands[0].axes[:-2])}
+    if len(spec.axes) > 1 and spec.operands[0].axes[0] == "rows":
+        return known
+    numbers = canonical_sizes(spec.batches, *strides_of(spec, known))
+    return {**known, **dict(zip(canonical_names(spec.batches), numbers, strict=True))}
 
 
 def _in_turn(several: Iterable[Iterator[T]]) -> Iterator[T]:

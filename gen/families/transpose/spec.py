@@ -81,7 +81,7 @@ class TransposeSpec(ShownSpec):
         """The result's elements, as kernels move them."""
         return BITS[self.result.size]
 
-    @property
+    @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """The array, and the result with its axes permuted; rows of both, their last axis, may be pitched.
 

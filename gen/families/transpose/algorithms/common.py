@@ -6,14 +6,17 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import combinations
 from typing import TypeVar
 
+from typing_extensions import override
+
 from gen.dtypes import I32, I64, U32, U64, DType
-from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Plan
+from gen.families.base import STATIC_SHARED_BYTES, Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.plans import Tiles
+from gen.families.plans import Tiles, beyond_shared
 from gen.families.transpose.literature import MatrixSpec, MoveSpec, repetitions
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS
@@ -60,6 +63,14 @@ class MatrixAlgorithm(Algorithm[S, C]):
             "batches": spec.batches,
         }
 
+    def dynamic_bytes(self, spec: S, config: C) -> int:
+        """Of the shared memory that a launch asks for at all sizes; no launch forms clusters."""
+        return 0
+
+    @override
+    def infeasible(self, spec: S, config: C, limits: Limits) -> str | None:
+        return beyond_shared(self.dynamic_bytes(spec, config), limits)  # as its plan says, which need not be made
+
 
 class StagedAlgorithm(MatrixAlgorithm[TransposeSpec, C]):
     """Stages elements in shared memory of a size that is known when the kernel is written."""
@@ -68,6 +79,7 @@ class StagedAlgorithm(MatrixAlgorithm[TransposeSpec, C]):
     def staged_bytes(self, spec: TransposeSpec, config: C) -> int:
         """Shared memory of a block."""
 
+    @override
     def dynamic_bytes(self, spec: TransposeSpec, config: C) -> int:
         """What of it a launch must ask for: all of it, or none where it can be static."""
         needed = self.staged_bytes(spec, config)
@@ -104,6 +116,7 @@ def merged(axes: Sequence[Axis]) -> list[Axis]:
     return found
 
 
+@lru_cache(maxsize=256)
 def matrices(spec: MatrixSpec) -> Expr:
     """How many matrices a call turns."""
     count = ONE

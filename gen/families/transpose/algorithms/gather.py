@@ -73,7 +73,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         furthest = max(furthest, max(rows, 1) * pitch)
         if furthest > _INDICES:
             return f"an element's index may be {furthest}; it takes {_INDICES} at most"
-        return super().unsupported_extents(spec, config, extents, limits)
+        return None  # a grid has as many blocks along x as that
 
     def edge_cases(self, spec: TransposeSpec, config: GatherConfig) -> Iterator[Extents]:
         """Elements of which the last block has 1, 2, all but 1 and all; pitched rows."""

@@ -131,6 +131,21 @@ def measured(axes: Axes[Expr], extents: Extents) -> Axes[int]:
     return Axes(found, there, here, axes.order)
 
 
+def strides_of(spec: TransposeSpec, extents: Extents) -> tuple[int, ...]:
+    """The extents of a problem's axes, their strides in the input, and in the output; those of the input's order."""
+    if spec.axes == (1, 0):
+        shape, there, here = [extents["rows"], extents["cols"]], [extents["in_pitch"], 1], [1, extents["out_pitch"]]
+    else:
+        last = len(spec.axes) - 1
+        shape = [extents[f"axis{axis}"] for axis in range(last + 1)]
+        there, here = [1] * (last + 1), [1] * (last + 1)
+        step, out_step = extents.get("in_row", 1), extents.get("out_row", 1)
+        for place in range(last - 1, -1, -1):
+            there[place], step = step, step * shape[place]
+            here[spec.axes[place]], out_step = out_step, out_step * shape[spec.axes[place]]
+    return (*shape, *there, *here)
+
+
 def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
     """The axes of boxes and how long these are along each, by name: what `packed` gives its kernels.
 
@@ -139,16 +154,7 @@ def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
     The same of `wide0_places` and so on are of the boxes of `shift_box`, for elements that are smaller than a word;
     `wide0_column` is the step of an axis in the columns of these, as the input has them.
     """
-    if spec.axes == (1, 0):
-        shape, there, here = [extents["rows"], extents["cols"]], [extents["in_pitch"], 1], [1, extents["out_pitch"]]
-    else:
-        last = len(spec.axes) - 1
-        shape = [extents[f"axis{axis}"] for axis in range(last + 1)]
-        there, here, step, out_step = [1] * (last + 1), [1] * (last + 1), extents["in_row"], extents["out_row"]
-        for place in range(last - 1, -1, -1):
-            there[place], step = step, step * shape[place]
-            here[spec.axes[place]], out_step = out_step, out_step * shape[spec.axes[place]]
-    given = (spec.dtype.size, *shape, *there, *here)
+    given = (spec.dtype.size, *strides_of(spec, extents))
     found = dict(zip(_box_names(len(spec.axes)), box_sizes(*given), strict=True))
     if spec.dtype.size < _WORD:
         found |= zip(_wide_names(len(spec.axes)), wide_sizes(*given), strict=True)
@@ -197,30 +203,30 @@ def _axes_in_output(numbers: Sequence[int]) -> tuple[Axis, ...]:
 
 @lru_cache(maxsize=256)
 def _box_sizes(axes: tuple[Axis, ...], element: int, most: int) -> tuple[int, ...]:
-    grain, box = max(_WORD // element, 1), _longest(axes, element, _filled)
-    runs = Runs(_run(axes, box, "in_stride"), _run(axes, box, "out_stride"))
+    sides = Sides.of(axes, element)
+    box = _longest(sides, _filled)
+    runs = Runs(_run(sides.read, box), _run(sides.written, box))
     found = [
-        len(axes), runs.read, runs.written, int(_is_whole(axes, box, "in_stride", runs.read, grain)),
-        int(_is_exact(axes, box, runs.written, grain)),
+        len(axes), runs.read, runs.written, int(_is_whole(sides.read, box, runs.read, sides.grain)),
+        int(_is_exact(sides, box, runs.written)),
     ]  # fmt: skip
     steps, step = [], 1
     for places in box:
         steps.append(step)
         step *= places
-    in_order = sorted(range(len(axes)), key=lambda place: axes[place].in_stride)
-    for axis, places, read in zip(axes, box, in_order, strict=True):
-        found += [axis.extent, axis.in_stride, axis.out_stride, places, box[read], axes[read].in_stride, steps[read]]
+    for axis, places, (stride, read) in zip(axes, box, sides.read, strict=True):
+        found += [axis.extent, axis.in_stride, axis.out_stride, places, box[read], stride, steps[read]]
     return (*found, *(1, 0, 0, 1, 1, 0, 0) * (most - len(axes)))
 
 
 @lru_cache(maxsize=256)
 def _wide_sizes(axes: tuple[Axis, ...], element: int, most: int) -> tuple[int, ...]:
-    packed, box = _longest(axes, element, _filled), _longest(axes, element, _shifted)
-    worse = min(_run(axes, packed, "in_stride"), _run(axes, packed, "out_stride"))
-    run = _run(axes, box, "in_stride")
-    if _shifted(axes, box, element) > 1 or box[0] < LEAST_ROWS or min(run, box[0]) < worse:
+    sides = Sides.of(axes, element)
+    box, worse = _longest(sides, _shifted), min(_box_sizes(axes, element, most)[1:3])
+    run = _run(sides.read, box)
+    if _shifted(sides, box) > 1 or box[0] < LEAST_ROWS or min(run, box[0]) < worse:
         run, box = 0, (1,) * len(axes)
-    in_order = sorted(range(len(axes)), key=lambda place: axes[place].in_stride)
+    in_order = [place for _, place in sides.read]
     steps, step, columns, column = [], 1, [0] * len(axes), 1
     for places in box:
         steps.append(step)
@@ -235,18 +241,50 @@ def _wide_sizes(axes: tuple[Axis, ...], element: int, most: int) -> tuple[int, .
     return (*found, *(1, 0, 1, 0) * (most - len(axes)))
 
 
-def _filled(axes: Sequence[Axis], box: Sequence[int], element: int) -> float:
+Strides = tuple[tuple[int, int], ...]
+"""The strides of axes in one of the arrays, the shortest first, each with the axis's place."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The axes of a problem, and what their boxes are measured by.
+
+    Attributes:
+        axes: the output's fastest first.
+        element: bytes.
+        grain: elements of a word, or 1.
+        grains: by how many places boxes are longer or shorter along each axis.
+        read, written: strides.
+    """
+
+    axes: tuple[Axis, ...]
+    element: int
+    grain: int
+    grains: tuple[int, ...]
+    read: Strides
+    written: Strides
+
+    @classmethod
+    def of(cls, axes: tuple[Axis, ...], element: int) -> Sides:
+        """Those of elements of so many bytes: along an array's fastest axis boxes have whole words."""
+        grain = max(_WORD // element, 1)
+        grains = tuple(grain if min(axis.in_stride, axis.out_stride) == 1 else 1 for axis in axes)
+        read = sorted((axis.in_stride, place) for place, axis in enumerate(axes))
+        written = sorted((axis.out_stride, place) for place, axis in enumerate(axes))
+        return cls(axes, element, grain, grains, tuple(read), tuple(written))
+
+
+def _filled(sides: Sides, box: Sequence[int]) -> float:
     """How much of what a box may have it has."""
-    runs = Runs(_run(axes, box, "in_stride"), _run(axes, box, "out_stride"))
-    exact = _is_exact(axes, box, runs.written, max(_WORD // element, 1))
-    found = _units(prod(box), runs, exact, element)
-    return max(max(found.read, found.written) / FILLED_UNITS, found.elements * element / FILLED_BYTES)
+    runs = Runs(_run(sides.read, box), _run(sides.written, box))
+    found = _units(prod(box), runs, _is_exact(sides, box, runs.written), sides.element)
+    return max(max(found.read, found.written) / FILLED_UNITS, found.elements * sides.element / FILLED_BYTES)
 
 
-def _shifted(axes: Sequence[Axis], box: Sequence[int], element: int) -> float:
+def _shifted(sides: Sides, box: Sequence[int]) -> float:
     """The same of the boxes of `shift_box`; infinite where runs of the input lie along the output's fastest axis."""
-    run = _run(axes, box, "in_stride")
-    if box[0] == 1 or axes[0].in_stride < run or axes[0].in_stride == 1:
+    run, apart, element = _run(sides.read, box), sides.axes[0].in_stride, sides.element
+    if box[0] == 1 or apart < run or apart == 1:
         return inf
     squares = squares_of(box[0], prod(box) // box[0], run, element)
     return max(
@@ -290,49 +328,38 @@ def column_slot(columns: int, element: int, groups: int) -> int:
     return columns // grain * (grain * groups + 1) + columns % grain * groups
 
 
-def _longest(
-    axes: Sequence[Axis], element: int, how_full: Callable[[Sequence[Axis], Sequence[int], int], float]
-) -> tuple[int, ...]:
+def _longest(sides: Sides, how_full: Callable[[Sides, Sequence[int]], float]) -> tuple[int, ...]:
     """How long a box is along each axis: with the longest runs that fill it.
 
     Then longer along the axes whose places lie nearest to each other, as far as there is room.
     """
-
-    def filled(box: Sequence[int]) -> float:
-        return how_full(axes, box, element)
-
-    place = bisect_left(RUNS, True, key=lambda run: filled(_box(axes, run, element)) > 1)
-    while place > 1 and filled(_box(axes, RUNS[place - 1], element)) > 1:
+    place = bisect_left(RUNS, True, key=lambda run: how_full(sides, _box(sides, run)) > 1)
+    while place > 1 and how_full(sides, _box(sides, RUNS[place - 1])) > 1:
         place -= 1
-    box = _box(axes, RUNS[max(place - 1, 0)], element)
-    for number in sorted(range(len(box)), key=lambda number: min(axes[number].in_stride, axes[number].out_stride)):
-        wanted = min(int(box[number] / filled(box)), axes[number].extent)
+    box = _box(sides, RUNS[max(place - 1, 0)])
+    full = how_full(sides, box)
+    nearest = [min(axis.in_stride, axis.out_stride) for axis in sides.axes]
+    for number in sorted(range(len(box)), key=nearest.__getitem__):
+        extent = sides.axes[number].extent
+        wanted = min(int(box[number] / full), extent)
         if wanted > box[number]:
-            places = _even(axes[number].extent, wanted, _grain(axes[number], element))
+            places = _even(extent, wanted, sides.grains[number])
             longer = [*box[:number], places, *box[number + 1 :]]
-            if box[number] < places and filled(longer) <= 1:
-                box = longer
+            if box[number] < places and (longer_full := how_full(sides, longer)) <= 1:
+                box, full = longer, longer_full
     return tuple(box)
 
 
-def _grain(axis: Axis, element: int) -> int:
-    """By how many places a box is longer or shorter: along an array's fastest axis by whole words."""
-    return max(_WORD // element, 1) if min(axis.in_stride, axis.out_stride) == 1 else 1
-
-
-def _box(axes: Sequence[Axis], run: int, element: int) -> list[int]:
+def _box(sides: Sides, run: int) -> list[int]:
     """A box whose runs have so many elements in both arrays, or all there are.
 
     It is as long along an axis as runs need, or all of it where that is under twice as long.
     """
     found = []
-    for axis in axes:
-        grain, needed = _grain(axis, element), 1
-        for stride in (axis.in_stride, axis.out_stride):
-            places = (run - 1) // max(stride, 1) + (grain == 1)
-            needed = max(needed, ceil_div(places, grain) * grain)
-        most = max(axis.extent, 1)
-        found.append(_even(most, most if most < 2 * needed else needed, grain))
+    for axis, grain in zip(sides.axes, sides.grains, strict=True):
+        places = (run - 1) // max(min(axis.in_stride, axis.out_stride), 1) + (grain == 1)
+        needed, most = max(ceil_div(places, grain) * grain, 1), max(axis.extent, 1)
+        found.append(most if most < 2 * needed else _even(most, needed, grain))
     return found
 
 
@@ -404,34 +431,34 @@ def _units(elements: int, runs: Runs, exact: bool, element: int) -> Units:
     )
 
 
-def _run(axes: Sequence[Axis], box: Sequence[int], stride: str) -> int:
+def _run(strides: Strides, box: Sequence[int]) -> int:
+    """How many elements follow each other in one of the arrays."""
     found = 1
-    for step, places in sorted((getattr(axis, stride), places) for axis, places in zip(axes, box, strict=True)):
-        if places > 1:
+    for step, place in strides:
+        if box[place] > 1:
             if step != found:
                 break
-            found *= places
+            found *= box[place]
     return found
 
 
-def _is_whole(axes: Sequence[Axis], box: Sequence[int], stride: str, run: int, grain: int) -> bool:
+def _is_whole(strides: Strides, box: Sequence[int], run: int, grain: int) -> bool:
     """Whether all runs of a box are of whole words, and begin at some if the box does."""
-    steps = [getattr(axis, stride) for axis, places in zip(axes, box, strict=True) if places > 1]
-    return run % grain == 0 and all(step < run or step % grain == 0 for step in steps)
+    return run % grain == 0 and all(step < run or step % grain == 0 or box[place] == 1 for step, place in strides)
 
 
-def _is_exact(axes: Sequence[Axis], box: Sequence[int], run: int, grain: int) -> bool:
+def _is_exact(sides: Sides, box: Sequence[int], run: int) -> bool:
     """Whether all runs of the output are of whole words, and boxes begin at some if the array does."""
+    grain = sides.grain
     if grain == 1:
         return True
-    firsts = (
-        (places * axis.out_stride, (axis.extent - places) * axis.out_stride)
-        for axis, places in zip(axes, box, strict=True)
-        if places < axis.extent
-    )
-    return _is_whole(axes, box, "out_stride", run, grain) and all(
-        first % grain == 0 for several in firsts for first in several
-    )
+    if not _is_whole(sides.written, box, run, grain):
+        return False
+    for axis, places in zip(sides.axes, box, strict=True):
+        left = axis.extent - places
+        if left > 0 and (places * axis.out_stride % grain or left * axis.out_stride % grain):
+            return False
+    return True
 
 
 class Reads(Enum):

@@ -144,6 +144,10 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
         return {"inverses": self.divisors(spec, config)}
 
     @override
+    def dynamic_bytes(self, spec: TransposeSpec, config: SkinnyConfig) -> int:
+        return self.shared_bytes(spec, config).fixed() or 0
+
+    @override
     def plan(self, spec: TransposeSpec, config: SkinnyConfig) -> Plan:
         tiles = self.down(spec, config)
         down, across = (tiles, ONE) if config.few is Few.COLS else (ONE, tiles)

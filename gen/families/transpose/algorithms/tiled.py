@@ -269,10 +269,13 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
         cells = config.height * (config.tile_dim * config.unroll + config.padding)
         return 0 if config.direct else cells * result_bits(spec).size
 
+    @override
+    def dynamic_bytes(self, spec: MatrixSpec, config: TiledConfig) -> int:
+        return self.tile_bytes(spec, config) if config.dynamic else 0
+
     def plan(self, spec: MatrixSpec, config: TiledConfig) -> Plan:
         """One launch, repeated, unless the repetitions are in the kernel."""
-        block = (config.tile_dim, config.block_rows, 1)
-        shared = self.tile_bytes(spec, config) if config.dynamic else 0
+        block, shared = (config.tile_dim, config.block_rows, 1), self.dynamic_bytes(spec, config)
         return tiled_launch(spec, self.tiles(spec, config), block, shared, in_kernel=config.in_kernel)
 
     @override

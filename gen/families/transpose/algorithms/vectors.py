@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
-from gen.families.base import Extents, Limits, Plan
+from gen.families.base import Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import size
@@ -20,6 +20,7 @@ from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
     Order,
     StagedAlgorithm,
+    axes,
     between_vectors,
     divisors,
     extents_of_batch,
@@ -122,7 +123,11 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
             )
             if furthest > _MAX_INDEX:
                 return f"an element's index may be {furthest}; with 32 bits it is {_MAX_INDEX} at most"
-        return super().unsupported_extents(spec, config, extents, limits)
+            if found := beyond_grid(*(blocks.at(extents) for blocks in axes(tiles, config.block_order))):
+                return found
+        elif found := tiles.unsupported_extents(extents):
+            return found
+        return self.infeasible(spec, config, limits)
 
     @override
     def edge_cases(self, spec: TransposeSpec, config: VectorTileConfig) -> Iterator[Extents]:
@@ -252,6 +257,10 @@ class WindowAlgorithm(StagedAlgorithm[W]):
     @override
     def edge_cases(self, spec: TransposeSpec, config: W) -> Iterator[Extents]:
         return tile_edges(spec, self.tiles(spec, config))
+
+    @override
+    def unsupported_extents(self, spec: TransposeSpec, config: W, extents: Extents, limits: Limits) -> str | None:
+        return self.tiles(spec, config).unsupported_extents(extents) or self.infeasible(spec, config, limits)
 
     def slow_path_reason(self, spec: TransposeSpec, config: W, extents: Extents, alignment: int) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
