@@ -12,10 +12,10 @@ help: ## list the targets
 
 setup: .venv/installed ## install gen and its tools into .venv
 
-generate: .venv/installed ## write the kernels of the catalogue to out/
+generate: .venv/gen ## write the kernels of the catalogue to out/
 	.venv/bin/gen generate
 
-tune: .venv/installed ## generate, compile, prove; with a GPU: find the fastest
+tune: .venv/gen ## generate, compile, prove; with a GPU: find the fastest
 	.venv/bin/gen tune
 
 types: .venv/installed ## check the types
@@ -54,20 +54,25 @@ clean: ## remove what these targets made: .venv and caches
 	  find $$folder -name __pycache__ -type d -prune -exec rm -rf {} +; \
 	done
 
-.venv/installed: pyproject.toml
+# gen alone, which is a third of all that its tests and pages need.
+.venv/gen: pyproject.toml
 	@if [ -e .venv ] && [ ! -e .venv/made-by-make ]; then echo "Using the .venv that is here."; exit; fi; \
 	for python in $(PYTHONS); do \
 	  if $$python -c '$(SUITS)' >/dev/null 2>&1; then \
-	    echo "Setting up .venv with $$python: one or two minutes, once."; \
+	    echo "Setting up .venv with $$python: about a minute, once."; \
 	    mkdir -p .venv && touch .venv/made-by-make && $$python -m venv .venv; exit; \
 	  fi; \
 	done; \
 	echo "gen needs Python 3.11 or newer with venv. None of these runs: $(PYTHONS)." >&2; \
 	echo "On Debian and Ubuntu: apt install python3 python3-venv." >&2; \
 	exit 1
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable .
 	@! nvidia-smi >/dev/null 2>&1 || .venv/bin/python -m pip install --quiet --disable-pip-version-check nvidia-ml-py
 	@! nvidia-smi >/dev/null 2>&1 || ! nvcc --version >/dev/null 2>&1 || \
 	  .venv/bin/python -m pip install --quiet --disable-pip-version-check pycuda || \
 	  echo "PyCUDA cannot be built here: cuda-bindings loads and times kernels instead, as gen doctor says." >&2
+	@touch $@
+
+.venv/installed: .venv/gen
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -92,13 +92,19 @@ def test_gen_is_installed_once_and_again_when_its_project_file_changes(checkout:
     put(checkout, "python3", WORKING)
     make(checkout, "setup")
     first = calls(checkout)
-    assert any("--editable .[dev]" in call for call in first)
+    assert [call.split()[-1] for call in first if "--editable" in call] == [".", ".[dev]"]
     make(checkout, "setup")
     assert calls(checkout) == first
     later = (checkout / ".venv" / "installed").stat().st_mtime + 10
     os.utime(checkout / "pyproject.toml", (later, later))
     make(checkout, "setup")
     assert len(calls(checkout)) > len(first)
+
+
+def test_tuning_waits_for_no_tools_of_the_tests(checkout: Path) -> None:
+    put(checkout, "python3", WORKING)
+    make(checkout, "tune")
+    assert [call.split()[-1] for call in calls(checkout) if "--editable" in call] == ["."]
 
 
 def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
@@ -152,7 +158,7 @@ def test_an_environment_that_was_there_is_used_and_stays(checkout: Path) -> None
     (checkout / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(checkout / "path" / "python3", checkout / ".venv" / "bin" / "python")
     assert make(checkout, "setup").returncode == 0
-    assert [call.split()[:3] for call in calls(checkout)] == [["python", "-m", "pip"]]  # nothing is made anew
+    assert [call.split()[:3] for call in calls(checkout)] == [["python", "-m", "pip"]] * 2  # nothing is made anew
     assert make(checkout, "clean").returncode == 0
     assert (checkout / ".venv" / "bin" / "python").exists()
 
