@@ -136,7 +136,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
         slow, share = cells * (30 + SLOW_TERM * work.terms), _slow_share(spec, config, extents, alignment)
         blocks = tiles.count.at(extents) * images_of(spec).at(extents)
         # A warp of such cells waits for each row of each one's neighbours; other warps hide it while there are any.
-        waits = config.rows * (work.cells * work.reach.high if len(spec.axes) > 1 else 1) if share else 0
+        waits = config.rows * work.cells * (work.reach.high if len(spec.axes) > 1 else 1) if share else 0
         waves = blocks / (limits.multiprocessors * BLOCKS_AT_ONCE)
         return demand_of_steps(
             spec, extents, limits, blocks=blocks,

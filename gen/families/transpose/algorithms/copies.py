@@ -118,8 +118,9 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
             extents,
             blocks=tiles.counted(extents),
             threads_per_block=config.threads_per_block,
-            vectors=config.unroll,
+            vectors=config.unroll if by_vectors else 0.5,  # two words
             of_thread=config.unroll * of_vector + 20,
+            rounds=1.0 if by_vectors else 4.0 * config.unroll,  # a word after another
         )
 
     @override

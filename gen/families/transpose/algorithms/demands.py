@@ -191,7 +191,14 @@ def whole_vectors(spec: TransposeSpec, extents: Extents, alignment: int, vec_byt
 
 
 def copy_demand(
-    spec: TransposeSpec, extents: Extents, *, blocks: int, threads_per_block: int, vectors: int, of_thread: float
+    spec: TransposeSpec,
+    extents: Extents,
+    *,
+    blocks: int,
+    threads_per_block: int,
+    vectors: float,
+    of_thread: float,
+    rounds: float = 1.0,
 ) -> Demand:
     """Of runs that are copied by vectors, as far as threads have any.
 
@@ -200,8 +207,9 @@ def copy_demand(
         extents: the problem's sizes.
         blocks: of the launch.
         threads_per_block: of these blocks.
-        vectors: of a thread, at most.
+        vectors: that a thread asks for before it waits, at most.
         of_thread: slots of a thread.
+        rounds: of loads that wait for each other.
     """
     nbytes = elements_of(spec, extents) * spec.dtype.size
     run = extents["rows"] * extents["cols"] * spec.dtype.size
@@ -214,6 +222,7 @@ def copy_demand(
         read=sectors / max(blocks, 1),
         written=sectors / max(blocks, 1),
         in_flight=min(nbytes / max(blocks * threads_per_block, 1), 16.0 * vectors),
+        rounds=rounds,
         instructions=of_thread,
     )
 
