@@ -194,12 +194,13 @@ def replayed(rows: Sequence[dict[str, Any]]) -> list[Replayed]:
     return found
 
 
-def fitted(problems: Sequence[Replayed], costs: Costs = COSTS, passes: int = 2) -> Costs:
+def fitted(problems: Sequence[Replayed], passes: int) -> Costs:
     """Constants by coordinate descent: each in turn is raised or lowered as long as that helps."""
 
     def loss(tried: Costs) -> float:
         return sum(one.error(tried) + 4 * log(one.regret(tried)) for one in problems)
 
+    costs = COSTS
     least = loss(costs)
     for step in (1.3, 1.1)[:passes]:
         for name in (one.name for one in fields(Costs)):

@@ -352,10 +352,10 @@ def case_of(row: Pothole) -> RandomCase:
     )  # fmt: skip
 
 
-def worst_of(rows: Iterable[Pothole], count: int = WORST) -> list[Pothole]:
+def worst_of(rows: Iterable[Pothole]) -> list[Pothole]:
     """The rows that lose most, the worst first."""
     timed = [row for row in rows if row.ratio is not None]
-    return sorted(timed, key=lambda row: row.ratio or 0.0)[:count]
+    return sorted(timed, key=lambda row: row.ratio or 0.0)[:WORST]
 
 
 def summary(rows: Sequence[Pothole]) -> list[str]:

@@ -202,16 +202,14 @@ class Ranking:
 
 
 def rank(
-    done: Sequence[Rehearsed], runner: HostRunner, limits: Limits, tick: Callable[[str], None] = lambda _: None,
-    deadline: float | None = None,
-) -> Iterator[Ranking]:  # fmt: skip
+    done: Sequence[Rehearsed], runner: HostRunner, limits: Limits, deadline: float | None = None
+) -> Iterator[Ranking]:
     """Ranks what a rehearsal found right, at the size that stands for each shape class.
 
     Args:
         done: variants that were compiled and proven; those that failed or cannot run on the device are left out.
         runner: where they run to be looked at.
         limits: of the device.
-        tick: is told `predicted` after each variant of each problem.
         deadline: of `time.monotonic()`; a problem that is not ranked by then is left out.
     """
     right = [one for one in done if one.infeasible is None and one.verdict.status == "proven"]
@@ -227,7 +225,6 @@ def rank(
                 prediction = predicted(one, runner, limits, extents)
                 if prediction is not None:
                     found.append((one.variant, prediction))
-                tick("predicted")
             order = tuple(sorted(found, key=lambda pair: pair[1].us))
             yield Ranking(family.name_of(spec), shape_class, extents, order)
 

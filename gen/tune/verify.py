@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from gen.emit.render import render
 from gen.errors import GenError, StoreError
-from gen.families.base import WIDEST, Family, Variant
+from gen.families.base import WIDEST, Family
 from gen.families.extents import told_extents
 from gen.families.names import Known, find_spec, find_variant
 from gen.store.trials import Problem
@@ -52,7 +52,6 @@ def verify(
     known: Known,
     device: TuningDevice,
     farm: Farm,
-    text: Callable[[Variant], str] = render,
 ) -> Iterator[Check]:
     """Times the winners of a device in rounds with base; writes nothing.
 
@@ -62,12 +61,11 @@ def verify(
         known: JSON of specs by name.
         device: where they are timed.
         farm: compiles for the device's architecture.
-        text: gives the text of a variant.
     """
     for winner in winners:
         if winner.device == device.name:
             try:
-                yield _check(winner, families, known, device, farm, text)
+                yield _check(winner, families, known, device, farm)
             except GenError as error:
                 yield Check(winner, None, reason=str(error))
 
@@ -108,16 +106,13 @@ def problem_of(winner: Winner, families: Sequence[Family[Any]], known: Known) ->
     raise StoreError(subject, "must have extents of the sizes that it is for", winner.words, next_step=again)
 
 
-def _check(
-    winner: Winner, families: Sequence[Family[Any]], known: Known, device: TuningDevice, farm: Farm,
-    text: Callable[[Variant], str],
-) -> Check:  # fmt: skip
+def _check(winner: Winner, families: Sequence[Family[Any]], known: Known, device: TuningDevice, farm: Farm) -> Check:
     problem = problem_of(winner, families, known)
     made = find_variant(families, winner.variant, known)
     base = base_of(problem, device)
     if made == base:
         return Check(winner, "SAME", Interval(1.0, 1.0, 1.0), "it is base")
-    codes = [farm.submit(one.name, text(one), device.limits.arch) for one in (base, made)]
+    codes = [farm.submit(one.name, render(one), device.limits.arch) for one in (base, made)]
     entrants = [Entrant(one, code.result()) for one, code in zip((base, made), codes, strict=True)]
     session = device.open(problem, entrants[0])
     try:
