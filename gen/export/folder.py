@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +99,8 @@ def files_of(
     written = dict.fromkeys(one for program in programs for one in program.files)
     headers = {Path(one).name.replace(".", f"_of_{Path(one).parent.name}."): one for one in written}
     common: dict[str, object] = {"name": name, "version": gen.__version__, "about": about, "specs": specs}
-    common["headers"] = list(headers)
+    provenance = _provenance(name, programs, ptx_for)
+    common |= {"headers": list(headers), "identity": f"{gen.__version__} {hashlib.sha256(provenance).hexdigest()[:8]}"}
 
     def made(template: str, **more: object) -> bytes:
         return fill(environment, f"export/{template}.jinja", {**common, **more}).encode()
@@ -116,7 +118,7 @@ def files_of(
         "backend.py": made("backend.py"),
         "README.md": made("README.md"),
         "LICENSE": _LICENSE.encode(),
-        "provenance.json": _provenance(name, programs, ptx_for),
+        "provenance.json": provenance,
     }
     found |= {f"src/{one}": (templates_root() / path).read_bytes() for one, path in headers.items()}
     found |= {f"src/{spec['name']}.hpp": made("spec.hpp", spec=spec) for spec in specs}

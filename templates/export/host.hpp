@@ -82,6 +82,13 @@ int refuse(std::string* words, const std::string& text) {
 }
 std::string number(Int value) { return std::to_string(value); }
 
+int check_version(const char* name, const char* own, const char* wanted) {
+  if (wanted != nullptr && strcmp(own, wanted) == 0) return kFine;
+  return fail(kRefused, std::string("The library ") + name + " must be of version " +
+                            (wanted == nullptr ? "null" : wanted) + ", as who calls it is (got " + own +
+                            "). Build both from one exported folder");
+}
+
 // An array: strides in bytes; alignment is what divides the address and all strides, up to 32.
 struct View {
   uint64_t address = 0;

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -184,6 +186,20 @@ def test_words_about_shapes_and_strides_are_those_of_gen(library: ModuleType, pr
             tensor(library, one, layouts[one.name], ADDRESS << 4 * place) for place, one in enumerate((first, second))
         ]
         assert refusal(library, made.name, *tensors, steps=1) == str(told.value)
+
+
+def test_a_library_of_another_version_is_refused(library: ModuleType) -> None:
+    assert library.__file__ is not None
+    module = Path(library.__file__)
+    text = module.read_text()
+    own = re.search(r'demo_check\(b"(.*)"\)', text)
+    assert own is not None
+    header = (module.parents[2] / "include" / "demo.h").read_text()
+    assert f'#define DEMO_VERSION "{own[1]}"' in header
+    other = module.with_name("other.py")
+    other.write_text(text.replace(own[1], "0.0.1 12345678"))
+    with pytest.raises(Exception, match=rf"demo must be of version 0.0.1 12345678, .* \(got {own[1]}\). Build both"):
+        runpy.run_path(str(other))
 
 
 def test_without_a_driver_the_library_says_so(library: ModuleType) -> None:
