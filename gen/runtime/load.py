@@ -20,7 +20,8 @@ from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Choice, Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
 from gen.runtime.loader import Loader, text_of
-from gen.runtime.sharded_kernel import ShardedKernel, check_distinct
+from gen.runtime.sharded import check_distinct
+from gen.runtime.sharded_kernel import ShardedKernel
 from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
 

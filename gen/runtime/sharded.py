@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from gen.dtypes import DType
+from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Array
 from gen.families.extents import dense_strides
-from gen.families.stencil.split import Box, Cuts, boxes_of, extents_of_box
-from gen.gpu.device import Peer, Rows, Stream
-from gen.runtime.arrays import DeviceArray, Given, Kind, Shape
+from gen.families.stencil.split import Box, Cuts, boxes_of, cuts_of, even_cuts, extents_of_box
+from gen.gpu.device import LEGACY_STREAM, Peer, Rows, Stream
+from gen.runtime.arrays import DeviceArray, Given, Kind, Shape, read, stream_of
+
+log = logging.getLogger("gen")
+_lock = threading.Lock()
+_streams: weakref.WeakKeyDictionary[Peer, list[tuple[Stream, Stream]]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -127,3 +137,174 @@ class Held:
 def _allocated(rank: Rank, box: Box, dtype: np.dtype[Any]) -> DeviceArray:
     with rank.current():
         return DeviceArray(extents_of_box(box), dtype, rank.device, rank.main.handle)
+
+
+class Scattering:
+    """What brings arrays to ranks, and checks those that come to them.
+
+    Attributes:
+        dtype: NumPy's, of the elements.
+        grid: ranks along each axis; further axes are not split.
+        ranks: who has the elements; those along the last axis follow each other.
+    """
+
+    def __init__(
+        self, devices: Sequence[Peer], dtype: DType, grid: tuple[int, ...], axes: tuple[str, ...] | None
+    ) -> None:  # fmt: skip
+        """Makes streams, and lets the devices reach each other.
+
+        Args:
+            devices: of each rank.
+            dtype: of the elements.
+            grid: ranks along each axis.
+            axes: names of the axes that an array must have; None: one or more.
+        """
+        self.dtype, self.grid, self.ranks = dtype.numpy, grid, _ranks_of(devices)
+        self._elements, self._axes = dtype, axes
+        for one, other in combinations(dict.fromkeys(devices), 2):
+            if not one.reach(other):
+                said = "%s %s and %s have no way to each other: what they exchange goes through the host's memory"
+                log.warning(said, "GPUs" if one.index >= 0 else "Devices", one.index, other.index)
+
+    def empty(self, shape: int | Sequence[int], extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
+        """An array on the devices with any content, to be filled by other libraries through its shards.
+
+        Args:
+            shape: of the whole.
+            extents: cells of the ranks along each axis, `[(10, 30), (20,)]`; as equal as possible if None.
+
+        Raises:
+            ShapeError: the spec takes no such array, or a rank would have no cell.
+            DeviceError: a device has no memory left.
+        """
+        numbers = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+        right = len(numbers) > 0 if self._axes is None else len(numbers) == len(self._axes)
+        if not right or not all(is_count(n, 0) for n in numbers):
+            rule = "must be whole numbers, none negative"
+            if self._axes is not None:
+                rule = f"must be {len(self._axes)} whole numbers, none negative: {', '.join(self._axes)}"
+            raise ShapeError("shape", rule, repr(shape))
+        return ShardedArray(self.ranks, self._cuts(tuple(map(int, numbers)), extents), self.dtype)
+
+    def scatter(self, array: Any, extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
+        """A copy of an array on the devices; returns when it is there.
+
+        Args:
+            array: of NumPy or of another library, on the host or on one of the devices.
+            extents: as in `empty`.
+
+        Raises:
+            ShapeError: the spec takes no such array, or a rank would have no cell.
+            ArgumentError: it is none, or lies on a device that is not one of these.
+        """
+        given = read("array", array)
+        if not self._elements.holds(given.dtype):
+            rule = f"must hold {self._elements.name} elements"
+            raise ShapeError("array", rule, given.dtype, next_step="Convert it first, or load a kernel for its type")
+        made = self.empty(given.shape, extents)
+        if given.host is not None:
+            self._upload(given.host, made)
+        else:
+            self._copy_from_device(given, made)
+        return made
+
+    def _cuts(self, shape: tuple[int, ...], extents: Sequence[Sequence[int]] | None) -> Cuts:
+        grid = self._grid_of(len(shape))
+        for place, (extent, ranks) in enumerate(zip(shape, grid, strict=True)):
+            if extent < ranks:
+                axis = "rows" if self._axes is None else self._axes[place]
+                rule = f"must have {axis} for each of {ranks} ranks"
+                raise ShapeError("The array", rule, extent, next_step="Take fewer devices, or a larger array")
+        if extents is None:
+            return even_cuts(shape, grid)
+        listed = [tuple(along) for along in extents]
+        right = [
+            len(along) == ranks and all(is_count(n, 1) for n in along) and sum(along) == extent
+            for along, extent, ranks in zip(listed, shape, grid, strict=False)
+        ]
+        if len(listed) != len(shape) or not all(right):
+            rule = f"must be, for each axis, {grid} positive numbers whose sums are {shape}"
+            raise ShapeError("extents", rule, listed)
+        return cuts_of([[int(n) for n in along] for along in listed])
+
+    def _grid_of(self, axes: int) -> tuple[int, ...]:
+        return self.grid + (1,) * (axes - len(self.grid))
+
+    def check_array(self, name: str, array: object) -> None:
+        """Raises GenError unless it is a sharded array of these ranks."""
+        if not isinstance(array, ShardedArray):
+            rule = "must be a sharded array"
+            raise ArgumentError(name, rule, type(array).__name__, next_step="kernel.scatter(array) makes one")
+        if array.ranks != self.ranks:
+            found, wanted = (", ".join(one.device.name for one in ranks) for ranks in (array.ranks, self.ranks))
+            rule = f"must lie on the devices of the kernel, in their order: {wanted}"
+            raise ArgumentError(name, rule, found, next_step="Gather it, and scatter it by this kernel")
+        if tuple(len(along) - 1 for along in array.cuts) != self._grid_of(len(array.cuts)):
+            rule = f"must be split among {' x '.join(map(str, self.grid))} ranks"
+            raise ShapeError(name, rule, array.cuts, next_step="Gather it, and scatter it by this kernel")
+        if array.dtype != self.dtype:
+            raise ShapeError(name, f"must hold {self._elements.name} elements", array.dtype)
+
+    def _upload(self, whole: Array, made: ShardedArray) -> None:
+        for rank, shard, cells in zip(self.ranks, made.shards, made.slices, strict=True):
+            with rank.current():
+                rank.device.upload(shard.address, np.ascontiguousarray(whole[cells]))
+
+    def _copy_from_device(self, given: Given, made: ShardedArray) -> None:
+        owner = self._owner_of(given)
+        if given.strides != dense_strides(given.shape, given.dtype.itemsize):
+            raise ShapeError(
+                "array", "must be dense on a device", f"strides {given.strides}", next_step="Copy it first"
+            )
+        whole = Held(given.address, tuple((0, extent) for extent in given.shape), given.dtype.itemsize)
+        stream = owner.main.handle
+        with owner.current():
+            owner.device.wait_for(stream, owner.device.mark(stream_of(given) or LEGACY_STREAM))
+            for place, box in enumerate(boxes_of(made.cuts)):
+                rows = whole.rows(box), made.held[place].rows(box)
+                owner.device.copy_to(self.ranks[place].device, *rows, stream)
+            owner.device.synchronize(stream)
+
+    def _owner_of(self, given: Given) -> Rank:
+        with self.ranks[0].current():
+            found = self.ranks[0].device.device_of(given.address) if given.device is None else given.device
+        for rank in self.ranks:
+            if rank.device.index == found:
+                return rank
+        rule = f"must be on the host or on one of the devices {sorted({rank.device.index for rank in self.ranks})}"
+        raise ArgumentError("array", rule, "no memory of a GPU" if found is None else f"device {found}")
+
+
+def _ranks_of(devices: Sequence[Peer]) -> tuple[Rank, ...]:
+    """The ranks of devices: every kernel has the same, so that arrays of one are arrays of all."""
+    counts: dict[Peer, int] = {}
+    found = []
+    for device in devices:
+        place = counts[device] = counts.get(device, -1) + 1
+        with _lock:
+            made = _streams.setdefault(device, [])
+            if place == len(made):
+                entered = device.enter()
+                try:
+                    made.append((device.stream(), device.stream(urgent=True)))
+                finally:
+                    device.leave(entered)
+        found.append(Rank(device, *made[place]))
+    return tuple(found)
+
+
+def is_count(number: object, least: int) -> bool:
+    """Whether it is a whole number, and not below another."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= least
+
+
+def check_distinct(devices: Sequence[Peer], *, shared: bool) -> None:
+    """Raises ArgumentError if there are none, or of two kinds, or one is named twice and not said to be shared."""
+    if not devices:
+        raise ArgumentError("devices", "must name at least one")
+    for one, other in combinations(devices, 2):
+        if (one is other or one.index == other.index >= 0) and not shared:
+            next_step = "Name each once, or say shared=True: then several ranks share it, which is slower"
+            raise ArgumentError("devices", "must not name a device twice", one.name, next_step=next_step)
+        if not one.can_exchange(other):
+            raise ArgumentError("devices", "must all be GPUs, or devices of one machine", f"{one.name}, {other.name}")

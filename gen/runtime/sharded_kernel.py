@@ -13,22 +13,16 @@ Of each rank, in each phase:
 
 from __future__ import annotations
 
-import logging
 import threading
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from gen.errors import ArgumentError, RunError, ShapeError
-from gen.families.base import Array, Family, Spec
-from gen.families.extents import dense_strides
+from gen.families.base import Family, Spec
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.families.stencil.split import (
     Box,
@@ -37,18 +31,14 @@ from gen.families.stencil.split import (
     Piece,
     Reaching,
     Share,
-    boxes_of,
-    cuts_of,
-    even_cuts,
     extents_of_box,
     most_steps,
     shares_of,
 )
 from gen.families.system.spec import SystemSpec
-from gen.gpu.device import LEGACY_STREAM, Mark, Memory, Peer, Rows, Stream
-from gen.runtime.arrays import Given, read, stream_of
+from gen.gpu.device import Mark, Memory, Peer, Rows, Stream
 from gen.runtime.kernel import Kernel
-from gen.runtime.sharded import Held, Rank, ShardedArray
+from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count
 from gen.runtime.signature import Signature
 
 STEPS_OF_PHASES = (16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
@@ -56,10 +46,6 @@ RIM_PART = 64  # a rank computes at most this part of its own cells once more at
 MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
 
 Arrays = tuple[ShardedArray, ...]
-
-log = logging.getLogger("gen")
-_lock = threading.Lock()
-_streams: weakref.WeakKeyDictionary[Peer, list[tuple[Stream, Stream]]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -143,7 +129,7 @@ class _Call:
     fresh: int
 
 
-class ShardedKernel:
+class ShardedKernel(Scattering):
     """A stencil or a system on several devices. Threads may share one.
 
     `kernel.scatter(x)` brings an array to the devices, `kernel(a, steps=100)` computes, `b.gather()` brings it back.
@@ -185,66 +171,21 @@ class ShardedKernel:
         if isinstance(spec, SystemSpec) and spec.counts:
             rule = "must have neither sources nor receivers to be computed on several devices"
             raise ArgumentError(name, rule, ", ".join(spec.counts), next_step=next_step)
-        self.spec, self.dtype = name, spec.dtype.numpy
+        self.spec = name
         self._spec, self._kernels = spec, kernels
         self._signature = Signature(family, spec)
         self.inputs = tuple(operand.name for operand in self._signature.inputs)
         self.outputs = tuple(operand.name for operand in self._signature.outputs)
-        self.grid = _checked_grid(spec, len(devices), grid)
+        super().__init__(devices, spec.dtype, _checked_grid(spec, len(devices), grid), spec.axes)
         self._most = most_steps(spec, self.grid)
         self.steps_per_exchange = _checked_steps(steps_per_exchange, self._most)
-        self.ranks = _ranks_of(devices)
         self._lock = threading.RLock()
         self._layouts: dict[tuple[Cuts, int], Layout] = {}
         self._calls: dict[Hashable, Callable[[int], None]] = {}
         self._spare: Arrays = ()  # between inputs and outputs, kept from call to call
-        for one, other in combinations(dict.fromkeys(devices), 2):
-            if not one.reach(other):
-                said = "%s %s and %s have no way to each other: what they exchange goes through the host's memory"
-                log.warning(said, "GPUs" if one.index >= 0 else "Devices", one.index, other.index)
 
     def __repr__(self) -> str:
         return f"<gen kernel {self.spec} on {' x '.join(map(str, self.grid))} ranks>"
-
-    def empty(self, shape: int | Sequence[int], extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
-        """An array on the devices with any content, to be filled by other libraries through its shards.
-
-        Args:
-            shape: of the whole.
-            extents: cells of the ranks along each axis, `[(10, 30), (20,)]`; as equal as possible if None.
-
-        Raises:
-            ShapeError: the spec takes no such array, or a rank would have no cell.
-            DeviceError: a device has no memory left.
-        """
-        numbers = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-        axes = len(self._spec.axes)
-        if len(numbers) != axes or not all(_is_count(n, 0) for n in numbers):
-            rule = f"must be {axes} whole numbers, none negative: {', '.join(self._spec.axes)}"
-            raise ShapeError("shape", rule, repr(shape))
-        return ShardedArray(self.ranks, self._cuts(tuple(map(int, numbers)), extents), self._spec.dtype.numpy)
-
-    def scatter(self, array: Any, extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
-        """A copy of an array on the devices; returns when it is there.
-
-        Args:
-            array: of NumPy or of another library, on the host or on one of the devices.
-            extents: as in `empty`.
-
-        Raises:
-            ShapeError: the spec takes no such array, or a rank would have no cell.
-            ArgumentError: it is none, or lies on a device that is not one of these.
-        """
-        given = read("array", array)
-        if not self._spec.dtype.holds(given.dtype):
-            rule = f"must hold {self._spec.dtype.name} elements"
-            raise ShapeError("array", rule, given.dtype, next_step="Convert it first, or load a kernel for its type")
-        made = self.empty(given.shape, extents)
-        if given.host is not None:
-            self._upload(given.host, made)
-        else:
-            self._copy_from_device(given, made)
-        return made
 
     def __call__(self, *arguments: Any, out: Any = None, **numbers: Any) -> Any:
         """Computes time steps.
@@ -429,24 +370,6 @@ class ShardedKernel:
         self._calls.clear()
         self._spare = ()
 
-    def _cuts(self, shape: tuple[int, ...], extents: Sequence[Sequence[int]] | None) -> Cuts:
-        axes = zip(self._spec.axes, shape, self.grid, strict=True)
-        for axis, extent, ranks in axes:
-            if extent < ranks:
-                rule = f"must have {axis} for each of {ranks} ranks"
-                raise ShapeError("The array", rule, extent, next_step="Take fewer devices, or a larger array")
-        if extents is None:
-            return even_cuts(shape, self.grid)
-        listed = [tuple(along) for along in extents]
-        right = [
-            len(along) == ranks and all(_is_count(n, 1) for n in along) and sum(along) == extent
-            for along, extent, ranks in zip(listed, shape, self.grid, strict=False)
-        ]
-        if len(listed) != len(shape) or not all(right):
-            rule = f"must be, for each axis, {self.grid} positive numbers whose sums are {shape}"
-            raise ShapeError("extents", rule, listed)
-        return cuts_of([[int(n) for n in along] for along in listed])
-
     def _outs(self, out: Any) -> Sequence[Any]:
         if out is None:
             return (None,) * len(self.outputs)
@@ -461,7 +384,7 @@ class ShardedKernel:
         names = (*self.inputs, *self.outputs)
         given = [(name, one) for name, one in zip(names, (*inputs, *outs), strict=True) if one is not None]
         for place, (name, one) in enumerate(given):
-            self._check_array(name, one)
+            self.check_array(name, one)
             if one.cuts != inputs[0].cuts:
                 rule = f"must be split as {names[0]} is: {inputs[0].cuts}"
                 raise ShapeError(name, rule, one.cuts, next_step=f"Scatter it with the extents of {names[0]}")
@@ -470,49 +393,6 @@ class ShardedKernel:
                     if one is array:
                         rule = f"must not be the array that {other} is"
                         raise ArgumentError(name, rule, next_step="Pass another, or no out=: then it is made")
-
-    def _check_array(self, name: str, array: object) -> None:
-        if not isinstance(array, ShardedArray):
-            rule = "must be a sharded array"
-            raise ArgumentError(name, rule, type(array).__name__, next_step="kernel.scatter(array) makes one")
-        if array.ranks != self.ranks:
-            found, wanted = (", ".join(one.device.name for one in ranks) for ranks in (array.ranks, self.ranks))
-            rule = f"must lie on the devices of the kernel, in their order: {wanted}"
-            raise ArgumentError(name, rule, found, next_step="Gather it, and scatter it by this kernel")
-        if tuple(len(along) - 1 for along in array.cuts) != self.grid:
-            rule = f"must be split among {' x '.join(map(str, self.grid))} ranks"
-            raise ShapeError(name, rule, array.cuts, next_step="Gather it, and scatter it by this kernel")
-        if array.dtype != self._spec.dtype.numpy:
-            raise ShapeError(name, f"must hold {self._spec.dtype.name} elements", array.dtype)
-
-    def _upload(self, whole: Array, made: ShardedArray) -> None:
-        for rank, shard, cells in zip(self.ranks, made.shards, made.slices, strict=True):
-            with rank.current():
-                rank.device.upload(shard.address, np.ascontiguousarray(whole[cells]))
-
-    def _copy_from_device(self, given: Given, made: ShardedArray) -> None:
-        owner = self._owner_of(given)
-        if given.strides != dense_strides(given.shape, given.dtype.itemsize):
-            raise ShapeError(
-                "array", "must be dense on a device", f"strides {given.strides}", next_step="Copy it first"
-            )
-        whole = Held(given.address, tuple((0, extent) for extent in given.shape), given.dtype.itemsize)
-        stream = owner.main.handle
-        with owner.current():
-            owner.device.wait_for(stream, owner.device.mark(stream_of(given) or LEGACY_STREAM))
-            for place, box in enumerate(boxes_of(made.cuts)):
-                rows = whole.rows(box), made.held[place].rows(box)
-                owner.device.copy_to(self.ranks[place].device, *rows, stream)
-            owner.device.synchronize(stream)
-
-    def _owner_of(self, given: Given) -> Rank:
-        with self.ranks[0].current():
-            found = self.ranks[0].device.device_of(given.address) if given.device is None else given.device
-        for rank in self.ranks:
-            if rank.device.index == found:
-                return rank
-        rule = f"must be on the host or on one of the devices {sorted({rank.device.index for rank in self.ranks})}"
-        raise ArgumentError("array", rule, "no memory of a GPU" if found is None else f"device {found}")
 
 
 @lru_cache(256)
@@ -570,33 +450,11 @@ def _wait_for(rank: Rank, stream: int, mark: Mark | None) -> None:
     rank.device.wait_for(stream, mark)
 
 
-def _ranks_of(devices: Sequence[Peer]) -> tuple[Rank, ...]:
-    """The ranks of devices: every kernel has the same, so that arrays of one are arrays of all."""
-    counts: dict[Peer, int] = {}
-    found = []
-    for device in devices:
-        place = counts[device] = counts.get(device, -1) + 1
-        with _lock:
-            made = _streams.setdefault(device, [])
-            if place == len(made):
-                entered = device.enter()
-                try:
-                    made.append((device.stream(), device.stream(urgent=True)))
-                finally:
-                    device.leave(entered)
-        found.append(Rank(device, *made[place]))
-    return tuple(found)
-
-
-def _is_count(number: object, least: int) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= least
-
-
 def _checked_grid(spec: StencilSpec | SystemSpec, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:
     if grid is None:
         return (ranks,) + (1,) * (len(spec.axes) - 1)
     found = tuple(grid)
-    if len(found) != len(spec.axes) or not all(_is_count(n, 1) for n in found) or prod(found) != ranks:
+    if len(found) != len(spec.axes) or not all(is_count(n, 1) for n in found) or prod(found) != ranks:
         rule = f"must be positive numbers for {', '.join(spec.axes)}, whose product is the number of devices, {ranks}"
         raise ArgumentError("grid", rule, found)
     return tuple(int(n) for n in found)
@@ -605,21 +463,9 @@ def _checked_grid(spec: StencilSpec | SystemSpec, ranks: int, grid: Sequence[int
 def _checked_steps(steps: int | None, most: int | None) -> int | None:
     if steps is None:
         return None
-    if not _is_count(steps, 1):
+    if not is_count(steps, 1):
         raise ArgumentError("steps_per_exchange", "must be a positive number", repr(steps))
     if most is not None and steps > most:
         rule = f"must be {most} where an axis that is split wraps at one end alone"
         raise ArgumentError("steps_per_exchange", rule, steps)
     return int(steps)
-
-
-def check_distinct(devices: Sequence[Peer], *, shared: bool) -> None:
-    """Raises ArgumentError if there are none, or of two kinds, or one is named twice and not said to be shared."""
-    if not devices:
-        raise ArgumentError("devices", "must name at least one")
-    for one, other in combinations(devices, 2):
-        if (one is other or one.index == other.index >= 0) and not shared:
-            next_step = "Name each once, or say shared=True: then several ranks share it, which is slower"
-            raise ArgumentError("devices", "must not name a device twice", one.name, next_step=next_step)
-        if not one.can_exchange(other):
-            raise ArgumentError("devices", "must all be GPUs, or devices of one machine", f"{one.name}, {other.name}")
