@@ -27,7 +27,9 @@ from gen.runtime.simulated import Machine
 from tests.fakes import OracleRunner
 from tests.stencils import DTYPES, ENDS
 
-MODULES = ("gen.families.stencil.split", "gen.runtime.sharded", "gen.runtime.sharded_kernel")
+MODULES = (
+    "gen.families.stencil.split", "gen.runtime.sharded", "gen.runtime.sharded_kernel", "gen.runtime.sharded_reduction",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ def changed(module: str, old: str, new: str) -> Any:
     """`gen.load` of modules in one of which a text, that stands there once, is replaced."""
     made: dict[str, ModuleType] = {}
     names = (*MODULES, "gen.runtime.load")
+    assert f"gen.{module}" in MODULES
     with patch.dict(sys.modules):
         for name in names:
             path = Path(str(sys.modules[name].__file__))

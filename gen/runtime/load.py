@@ -14,6 +14,7 @@ from gen.errors import ArgumentError, DeviceError, GenError, UnknownNameError
 from gen.families import FAMILIES, families
 from gen.families.base import WIDEST, Extents, Family, Spec
 from gen.families.extents import checked_runtime_parameters, extents_of
+from gen.families.reduction import ReductionSpec
 from gen.gpu import device as gpus
 from gen.gpu.device import Device, Peer
 from gen.paths import cache_home, output_home
@@ -22,6 +23,7 @@ from gen.runtime.kernel import Kernel
 from gen.runtime.loader import Loader, text_of
 from gen.runtime.sharded import check_distinct
 from gen.runtime.sharded_kernel import ShardedKernel
+from gen.runtime.sharded_reduction import ShardedReduction, final_spec
 from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
 
@@ -41,6 +43,17 @@ def load(
     tune: float | str | None = None,
     **runtime_parameters: int,
 ) -> Kernel: ...
+
+
+@overload
+def load(  # type: ignore[overload-overlap]
+    spec: ReductionSpec,
+    *,
+    home: Path | str | None = None,
+    tune: float | str | None = None,
+    devices: Sequence[int | Peer],
+    shared: bool = False,
+) -> ShardedReduction: ...
 
 
 @overload
@@ -68,7 +81,7 @@ def load(
     grid: Any = None,
     steps_per_exchange: Any = None,
     **runtime_parameters: int,
-) -> Kernel | ShardedKernel:
+) -> Kernel | ShardedKernel | ShardedReduction:
     """Loads the kernel for a spec: the one that was tuned for this device, else base.
 
     Args:
@@ -104,6 +117,12 @@ def load(
         opened = [_peer(one, folder) for one in devices]
         check_distinct(opened, shared=shared)
         kernels = {one: kernel_of(family, meant, one, folder, tune=budget) for one in dict.fromkeys(opened)}
+        if isinstance(meant, ReductionSpec):
+            for name, given in (("grid", grid), ("steps_per_exchange", steps_per_exchange)):
+                if given is not None:
+                    raise ArgumentError(name, "must not be given for a reduction", given, next_step="Leave it out")
+            final = kernel_of(family, final_spec(family.name_of(meant), meant), opened[0], folder, tune=budget)
+            return ShardedReduction(family, meant, kernels, final, opened)
         return ShardedKernel(family, meant, kernels, opened, grid, steps_per_exchange)
     for name, value in (("shared", shared or None), ("grid", grid), ("steps_per_exchange", steps_per_exchange)):
         if value is not None:

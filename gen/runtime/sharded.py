@@ -209,6 +209,8 @@ class Scattering:
         return made
 
     def _cuts(self, shape: tuple[int, ...], extents: Sequence[Sequence[int]] | None) -> Cuts:
+        if 0 in shape:
+            raise ShapeError("The array", "must have elements to be split", shape)
         grid = self._grid_of(len(shape))
         for place, (extent, ranks) in enumerate(zip(shape, grid, strict=True)):
             if extent < ranks:

@@ -54,3 +54,15 @@ def test_all_gpus_of_the_machine_have_the_bits_of_one(per_exchange: int | None) 
         kernel = gen.load(spec, devices=devices, steps_per_exchange=per_exchange)
         found = kernel(kernel(kernel.scatter(cells), steps=50), steps=31).gather()
         assert found.tobytes() == gen.load(spec, device=0)(cells, steps=81).tobytes()
+
+
+@pytest.mark.parametrize("shape", [(1 << 24,), (3001, 517)])
+def test_sums_have_the_same_bits_for_any_number_of_ranks(shape: tuple[int, ...]) -> None:
+    cells = np.random.default_rng(0).random(shape, np.float32)
+    found = []
+    for ranks in (1, 2, 3, 8):
+        kernel = gen.load(gen.reduction("sum"), devices=[0] * ranks, shared=True)
+        array = kernel.scatter(cells)
+        found += [kernel(array).numpy().tobytes() for _ in range(2)]
+    assert len(set(found)) == 1
+    assert np.frombuffer(found[0], np.float32)[0] == pytest.approx(cells.sum(dtype=np.float64), rel=1e-5)
