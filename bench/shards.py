@@ -185,7 +185,8 @@ def main() -> int:
     print(f"{options.spec}, {' x '.join(map(str, shape))}, {steps} steps, {where}\n{HEAD}")
     for row in rows:
         print(row)
-    print("* chosen where nobody says how many" + ("; nothing was timed" if machine else ""))
+    goal = "nothing was timed" if machine else f"the goal is at most {100 * GOAL:g} % at {SHAPE} of f32"
+    print(f"* chosen where nobody says how many; {goal}")
     if options.json:
         meta = {"command": as_called(program), "date": date.today().isoformat(), "device": device.name,
                 "driver": device.driver, "spec": options.spec, "shape": list(shape), "steps": steps, "goal": GOAL,

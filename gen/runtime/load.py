@@ -94,7 +94,7 @@ def load(
         tune: the time in which each problem is tuned at its first call, unless it was, or now with `shape`: seconds,
             or a text such as `"2s"`. None: only within `gen.tuning`. See `gen.runtime.tuning`.
         devices: of each rank: GPUs by number, or opened, or those of a `gen.runtime.simulated.Machine`. Then the kernel
-            is one of sharded arrays, of a stencil or a system. What follows is for such a kernel alone.
+            is one of sharded arrays, of a stencil, a system or a reduction. What follows is for such a kernel alone.
         shared: whether several ranks may share a device, which then is named several times.
         grid: ranks along each axis, `(2, 4)`; all along the first one if None.
         steps_per_exchange: time steps between two exchanges of cells; chosen by the sizes of a call if None.
