@@ -2,7 +2,8 @@
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
 // Elements that follow each other in the input do so in the output: runs of them are copied by
-// 16-byte vectors, or, where one of the two is not aligned, by words that are shifted into place.
+// 16-byte vectors; where one of the two is not aligned, elements of 1 or 2 bytes by vectors that
+// are shifted into place.
 //
 // Let:      tiles_across = ((rows * cols) + 4095) / 4096
 // Let:      tiles_across_inverse = 9223372036854775807 / max(tiles_across, 1)
@@ -10,7 +11,7 @@
 //           tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 4}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 9613cf8c3828188d
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 f41aefe4c0046e5c
 //
 // Written by gen: change the template, not this file.
 

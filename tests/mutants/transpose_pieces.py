@@ -21,6 +21,7 @@ ON_NARROW_ROWS = "transpose_10_b8__skinny_rows_b4096_tpb128"
 ON_NARROW_SMALL = "transpose_021_b8__small_b4096_tpb128"
 ON_SMALL = "transpose_021_b32__small_b4096_tpb128"
 ON_ROW_COPY = "transpose_102_b32__row_copy_x16_tpb256_u2"
+ON_NARROW_RUNS = "transpose_102_b8__row_copy_x16_tpb256_u2"
 
 MUTANTS = (
     # skinny
@@ -169,6 +170,23 @@ MUTANTS = (
         "runs: past their ends", ON_ROW_COPY, ROW_COPY, "last = min(run, first + kSpan)", "last = first + kSpan",
         (OUTSIDE_READ, RACE),
     ),
+    Mutant("runs: words before the first are read", ON_NARROW_RUNS, ROW_COPY, "i >= apart && ", "", OUTSIDE_READ,
+           at="whole word"),
+    Mutant("runs: words of a vector stay", ON_NARROW_RUNS, ROW_COPY, "words[w + step]", "words[w]", WRONG,
+           at="words before"),
+    Mutant("runs: a piece ends behind the next one's begin", ON_NARROW_RUNS, ROW_COPY, "last -= early", "last -= 0",
+           RACE, at="pieces"),
+    Mutant("runs: vectors are written between vectors", ON_NARROW_RUNS, ROW_COPY, "early_of<16>(out + first)", "0",
+           MISALIGNED, at="first vector"),
+    Mutant("runs: vectors before the first are read", ON_NARROW_RUNS, ROW_COPY, "begin += kVector", "begin += 0",
+           OUTSIDE_READ, at="vector before"),
+    Mutant("runs: vectors behind the last are read", ON_NARROW_RUNS, ROW_COPY,
+           "min(last, run + apart - kVector)", "last", OUTSIDE_READ, at="vector behind"),
+    Mutant("runs: the second vector is not read", ON_NARROW_RUNS, ROW_COPY, "apart > 0", "false", WRONG,
+           at="second vector"),
+    Mutant("runs: vectors are not shifted", ON_NARROW_RUNS, ROW_COPY, "apart * kSize", "0", WRONG, at="joined"),
+    Mutant("runs: vectors are copied by words again", ON_NARROW_RUNS, ROW_COPY, "vectors > 0 ? behind : first", "first",
+           RACE, at="behind"),
 )  # fmt: skip
 
 LARGE: tuple[Mutant, ...] = ()

@@ -50,7 +50,7 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
     template = "transpose/row_copy.cu.jinja"
     summary = (
         "Elements that follow each other in the input do so in the output: runs of them are copied by 16-byte "
-        "vectors, or, where one of the two is not aligned, by words that are shifted into place."
+        "vectors; where one of the two is not aligned, elements of 1 or 2 bytes by vectors that are shifted into place."
     )
     config = RowCopyConfig
     takes = TransposeSpec
@@ -113,6 +113,9 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
         tiles, run = self.tiles(spec, config), extents["rows"] * extents["cols"]
         by_vectors = whole_vectors(spec, extents, alignment, 16) and run * spec.dtype.size % 16 == 0
         of_vector = 2 * memory(16) + 8 if by_vectors else 5 * memory(4) + memory(16) + 24
+        shifted = min(run * spec.dtype.size // 16, config.lanes * config.unroll) - 2  # vectors, but for the ends
+        if not by_vectors and spec.dtype.size < 4 and 2 * shifted >= config.lanes:
+            of_vector = 3 * memory(16) + 8
         return copy_demand(
             spec,
             extents,
