@@ -37,8 +37,9 @@ def export(
     folder: Annotated[
         Path,
         typer.Option(
+            "--output",
             "-o",
-            parser=folder_of("-o"),
+            parser=folder_of("--output"),
             metavar="DIR",
             help="The folder to write: a new or an empty one.",
             show_default=False,
@@ -83,10 +84,12 @@ def export(
     targets = targets_of(archs, winners)
     compiler = _compiler(home, archs)
     programs: list[Program] = []
-    for family, spec in found:
-        own = [winner.device for winner in winners if winner.spec == family.name_of(spec)]
-        kept = [target for target in targets if not target.device or target.device in own]
-        programs.append(program_of(family, spec, kept, winners, shapes))
+    with output.progress(specs=len(found)) as step:
+        for family, spec in found:
+            own = [winner.device for winner in winners if winner.spec == family.name_of(spec)]
+            kept = [target for target in targets if not target.device or target.device in own]
+            programs.append(program_of(family, spec, kept, winners, shapes))
+            step("specs")
     last = archs[-1] if ptx else None
     codes = _compiled(compiler, programs, last)
     files = made.files_of(library, programs, lambda variant, arch, ptx: codes[variant.name, arch, ptx], last)

@@ -44,7 +44,7 @@ def ladder(
     from gen.errors import MissingToolError
     from gen.families.names import find_family
     from gen.gpu.device import find_gpu
-    from gen.report.ladder import COLUMNS_EXPLAINED, as_json, climb, listed, looked_at, said_of_problems
+    from gen.report.ladder import COLUMNS_EXPLAINED, as_json, climb, listed, looked_at, on_host, said_of_problems
     from gen.tune.problems import read_runtime_parameters
 
     found, home, runtime_parameters = (
@@ -62,7 +62,10 @@ def ladder(
     if device is not None:
         rungs = _timed(rungs, home)
     try:
-        rungs = looked_at(rungs, limits, home)
+        kernels = len(on_host(rungs))
+        output.hint(f"Kernels to build for the CPU, and to count: {kernels}")
+        with output.progress(kernels=kernels) as step:
+            rungs = looked_at(rungs, limits, home, lambda: step("kernels"))
     except MissingToolError as error:
         if device is None:
             raise

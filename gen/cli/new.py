@@ -25,8 +25,9 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*", re.ASCII)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name: small letters, digits and single underscores.")]
 Folder = Annotated[
-    Path, typer.Option("-o", parser=folder_of("-o"), metavar="DIR", help="The folder to write into.")
-]  # fmt: skip
+    Path,
+    typer.Option("--output", "-o", parser=folder_of("--output"), metavar="DIR", help="The folder to write into."),
+]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -232,9 +232,10 @@ def moves(
 
 
 def explanations(
-    variants: Sequence[Variant], limits: Limits, home: Path, extents: Sequence[Extents]
-) -> tuple[Explanation, ...]:
-    """Each variant explained on its problem; built together."""
+    variants: Sequence[Variant], limits: Limits, home: Path, extents: Sequence[Extents],
+    tick: Callable[[], None] = lambda: None,
+) -> tuple[Explanation, ...]:  # fmt: skip
+    """Each variant explained on its problem; built together. `tick` is called after each."""
     cache = cache_home(home)
     kernels = HostRunner(limits, cache=cache, text=render).load(variants)
     compiler, program = Nvrtc(cache), disassembler()
@@ -243,6 +244,7 @@ def explanations(
         compiled = compiler.compile(variant.name, render(variant), limits.arch)
         opcodes = instructions(compiled.cubin, program) if program else None
         found.append(explain(variant, kernel, compiled, limits, sizes, opcodes))
+        tick()
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -195,14 +195,22 @@ def listed(
     return found
 
 
-def looked_at(rungs: Sequence[Rung], limits: Limits, home: Path) -> list[Rung]:
-    """The rungs with what the CPU run says of their kernels, but for those that it cannot run."""
-    distinct = {
+def on_host(rungs: Sequence[Rung]) -> dict[tuple[str, str], tuple[Variant, Extents]]:
+    """The kernels that the CPU can run, each with its problem, by the names of both."""
+    return {
         (rung.variant.name, rung.problem): (rung.variant, rung.extents)
         for rung in rungs
         if rung.variant and rung.extents is not None and rung.variant.algorithm.not_on_host is None
     }
-    explained = explanations([made for made, _ in distinct.values()], limits, home, [e for _, e in distinct.values()])
+
+
+def looked_at(
+    rungs: Sequence[Rung], limits: Limits, home: Path, tick: Callable[[], None] = lambda: None
+) -> list[Rung]:  # fmt: skip
+    """The rungs with what the CPU run says of `on_host`, after each of which `tick` is called."""
+    distinct = on_host(rungs)
+    variants, extents = [made for made, _ in distinct.values()], [sizes for _, sizes in distinct.values()]
+    explained = explanations(variants, limits, home, extents, tick)
     by_key = dict(zip(distinct, explained, strict=True))
     return [
         replace(rung, explained=by_key.get((rung.variant.name, rung.problem))) if rung.variant else rung
