@@ -6,6 +6,7 @@
 //
 // Let:      tiles_down = (rows + 3) / 4
 // Let:      tiles_across = (cols + 63) / 64
+// Let:      rest = steps % 3
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(u, u_out, rows * cols), 1 - min(steps,
 //           1) times
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(v, v_out, rows * cols), 1 - min(steps,
@@ -13,15 +14,14 @@
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(u, v_out, rows * cols), 1 -
 //           min(max(steps, 1) - min(steps, 1), 1) times
 // Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_out, rows, cols,
-//           tiles_across), 1 - min(max(steps % 3, 1) - min(steps % 3, 1), 1) times; then u and
-//           u_out change places; then v and u_out change places; then u_out and u_spare change
-//           places
+//           tiles_across), 1 - min(max(rest, 1) - min(rest, 1), 1) times; then u and u_out change
+//           places; then v and u_out change places; then u_out and u_spare change places
 // Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, v_out, rows, cols,
-//           tiles_across), (steps % 3) / 2 times; then u and v_out change places; then v and v_out
-//           change places; then v_out and u_spare change places
+//           tiles_across), rest / 2 times; then u and v_out change places; then v and v_out change
+//           places; then v_out and u_spare change places
 // Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_spare, rows, cols,
-//           tiles_across), min(steps, 1) * (1 - min(steps % 3, 1)) times; then u and u_spare
-//           change places; then v and u_spare change places; then u_out and v_out change places
+//           tiles_across), min(steps, 1) * (1 - min(rest, 1)) times; then u and u_spare change
+//           places; then v and u_spare change places; then u_out and v_out change places
 // Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_out, rows, cols,
 //           tiles_across), min(max(steps, 1), 2) - 1 times; then u_out and u change places; then
 //           u_out and v change places; then u_out and u_spare change places; then u_out and v_out
@@ -35,7 +35,7 @@
 //           "offsets": [[-1, 0], [0, -1], [0, 0], [0, 1], [1, 0]], "sum": "laplace", "weights":
 //           [1.0, 1.0, -4.0, 1.0, 1.0]}]]], ["v", "u"]], "word": "wave"}
 // Config:   {"block_x": 64, "block_y": 4}
-// Template: system/naive.cu.jinja, with its partials sha256 a10a9552875c5a12
+// Template: system/naive.cu.jinja, with its partials sha256 254f7f3726857a65
 //
 // Written by gen: change the template, not this file.
 
@@ -116,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// A field as it is, where a call has no step, or fewer than there are fields that follow each other.
+// A field as it is, for a call of no step, or of fewer than there are fields in a history.
 extern "C" __global__ void __launch_bounds__(256)
     system_wave_7d72a419_f32__naive_x64_y4_copy(
         const float* __restrict__ in, float* __restrict__ out, long long cells) {
@@ -141,6 +141,7 @@ inline cudaError_t launch(
   const long long tiles_down = (rows + 3) / 4;
   const long long tiles_across = (cols + 63) / 64;
   const long long blocks = tiles_down * tiles_across;
+  const long long rest = steps % 3;
   float* now_u = const_cast<float*>(u);  // it is only read
   float* now_u_out = u_out;
   float* now_v = const_cast<float*>(v);  // it is only read
@@ -164,7 +165,7 @@ inline cudaError_t launch(
           now_u, now_v_out, cells);
     }
   }
-  for (long long time = 0; time < 1 - min(max(steps % 3, 1LL) - min(steps % 3, 1LL), 1LL); ++time) {
+  for (long long time = 0; time < 1 - min(max(rest, 1LL) - min(rest, 1LL), 1LL); ++time) {
     if (blocks > 0) {
       system_wave_7d72a419_f32__naive_x64_y4<<<blocks, dim3(64, 4), 0, stream>>>(
           now_u, now_v, m, now_u_out, rows, cols, tiles_across);
@@ -173,7 +174,7 @@ inline cudaError_t launch(
     std::swap(now_v, now_u_out);
     std::swap(now_u_out, now_u_spare);
   }
-  for (long long time = 0; time < steps % 3 / 2; ++time) {
+  for (long long time = 0; time < rest / 2; ++time) {
     if (blocks > 0) {
       system_wave_7d72a419_f32__naive_x64_y4<<<blocks, dim3(64, 4), 0, stream>>>(
           now_u, now_v, m, now_v_out, rows, cols, tiles_across);
@@ -182,7 +183,7 @@ inline cudaError_t launch(
     std::swap(now_v, now_v_out);
     std::swap(now_v_out, now_u_spare);
   }
-  for (long long time = 0; time < min(steps, 1LL) * (1 - min(steps % 3, 1LL)); ++time) {
+  for (long long time = 0; time < min(steps, 1LL) * (1 - min(rest, 1LL)); ++time) {
     if (blocks > 0) {
       system_wave_7d72a419_f32__naive_x64_y4<<<blocks, dim3(64, 4), 0, stream>>>(
           now_u, now_v, m, now_u_spare, rows, cols, tiles_across);

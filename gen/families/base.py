@@ -362,6 +362,10 @@ class Family(ABC, Generic[S]):
         What lies on a GPU is not looked at, for no call waits for one: kernels break no rule whatever arrays hold.
         """
 
+    def holds_places(self, spec: S, operand: Operand) -> bool:
+        """Whether an input holds places in another: in proofs these are small, so that some of them lie inside."""
+        return False
+
     @abstractmethod
     def oracle(self, spec: S, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """What NumPy says the outputs are."""

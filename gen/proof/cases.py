@@ -255,7 +255,9 @@ def numbers_of(spec: Spec, content: Content, seed: int) -> dict[str, Array]:
     numbers = [operand for operand in spec.operands if operand.role == "number"]
     found = {operand.name: np.empty((), operand.dtype.numpy) for operand in numbers}
     for place, operand in enumerate(numbers):
-        fill(found[operand.name], operand.dtype, content, seed * 103 + place)
+        # One that is not finite would hide what is wrong with all arrays.
+        kind = Content.RANDOM if content is Content.SPECIAL else content
+        fill(found[operand.name], operand.dtype, kind, seed * 103 + place)
     return found
 
 

@@ -132,7 +132,8 @@ def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:
         }
         for place, operand in enumerate(arrays):
             if operand.role != "out":
-                fill(blocks[operand.name].array, operand.dtype, case.content, case.seed * 101 + place)
+                content = Content.INTEGERS if family.holds_places(spec, operand) else case.content
+                fill(blocks[operand.name].array, operand.dtype, content, case.seed * 101 + place)
         numbers = numbers_of(spec, case.content, case.seed)
         inputs = {operand.name: blocks[operand.name].array.copy() for operand in arrays if operand.role != "out"}
         inputs |= numbers

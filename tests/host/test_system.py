@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gen
+from gen.arch import Limits
 from gen.dtypes import F32, F64
 from gen.errors import ArgumentError, ShapeError, SpecError
 from gen.export.program import program_of, targets_of
@@ -23,8 +24,11 @@ from gen.families.names import find_family, variant
 from gen.families.plans import steps
 from gen.families.system import SystemSpec
 from gen.families.system.family import SAMPLES
-from gen.families.system.naive import NaiveConfig, extents_of, text_of_system
+from gen.families.system.launches import extents_of
+from gen.families.system.march import MarchConfig
+from gen.families.system.naive import NaiveConfig
 from gen.families.system.terms import Field, Joined, Negated, Number, Scalar, Sum, Term, fused, text_of, walk
+from gen.families.system.text import text_of_system
 from gen.proof.cases import Case, Content
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.oracle import gamma
@@ -34,6 +38,7 @@ from tests.strategies import not_simplest, systems
 
 FAMILY = find_family(FAMILIES, "system")
 U, V, M = gen.fields("u v m")
+LIMITS = Limits.of("sm_90")
 PAD: Mapping[str, Any] = {"nearest": "edge", "reflect": "symmetric", "mirror": "reflect", "wrap": "wrap"}
 
 
@@ -181,10 +186,12 @@ def test_numpy_finds_what_plain_numpy_finds_within_the_bound_of_its_roundings(sp
 @settings(max_examples=4)
 @given(not_simplest(systems()), st.integers(0, 5), st.sampled_from(list(Content)))
 def test_random_systems_equal_numpy(host_runner: HostRunner, spec: SystemSpec, steps: int, content: Content) -> None:
-    made = variant(FAMILY, spec, "naive", NaiveConfig(block_x=32, block_y=2))
+    made = [variant(FAMILY, spec, "naive", NaiveConfig(block_x=32, block_y=2))]
+    if spec.ndim == 3 and spec.sums:
+        made.append(variant(FAMILY, spec, "march", MarchConfig(block_y=4, rows=1, planes=32, ahead=1)))
     shapes = [(1, 1, 1), (3, 2, 5), (4, 5, 37)]
     cases = [Case(extents_of(spec, shape[-spec.ndim :], steps), content) for shape in shapes]
-    for proof in prove(host_runner, [made], cases):
+    for proof in prove(host_runner, made, cases):
         assert proof.failure is None, f"{spec.summary}\n{proof.failure}"
         assert proof.cases == len(cases)
 
@@ -202,6 +209,32 @@ def test_a_wave_is_that_of_plain_numpy() -> None:
     np.testing.assert_allclose(got_u, u, rtol=0, atol=1e-13)
     np.testing.assert_allclose(got_v, v, rtol=0, atol=1e-13)
     assert (got_v != got_u).all()
+
+
+def test_a_block_that_marches_keeps_what_is_frozen_at_all_ends(host_runner: HostRunner) -> None:
+    """A wave of order 8 in three axes, with sources, over more planes than one block computes."""
+    u, v, m = gen.fields("u v m", ndim=3)
+    spec = gen.system({u: 2 * u - v + 0.1 * m * u.laplace(order=8), v: u}, boundary="frozen", sources=u, receivers=v)
+    made = variant(FAMILY, spec, "march", MarchConfig(block_y=4, rows=4, planes=32, ahead=1))
+    cases = [
+        Case(extents_of(spec, shape, 2), Content.RANDOM, seed) for seed, shape in enumerate(((9, 10, 34), (34, 17, 9)))
+    ]
+    (proof,) = prove(host_runner, [made], cases)
+    assert proof.failure is None, str(proof.failure)
+
+
+def test_marching_is_for_three_axes_with_neighbours() -> None:
+    def reason(spec: SystemSpec, **config: int) -> str | None:
+        return FAMILY.algorithms["march"].illegal(spec, MarchConfig(**config))
+
+    t = gen.fields("t", ndim=3)[0]
+    assert reason(gen.system({U: U.laplace()})) == "it marches through planes, and fields of 2 axes have none"
+    assert reason(gen.system({t: t * t})) == "no cells around are read"
+    assert "bytes of shared memory; no block has over 232448" in (
+        reason(gen.system({t: t[16, 16, 16] + t[-16, 0, 0]})) or ""
+    )
+    chosen = [FAMILY.heuristic_configs(gen.system({t: t.laplace(order)}), "any size", LIMITS) for order in (2, 4)]
+    assert [[name for name, _ in found] for found in chosen] == [[], ["march"] * 3]
 
 
 KNOWN: dict[Any, int] = {}

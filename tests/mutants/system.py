@@ -6,14 +6,25 @@ from gen.families import FAMILIES
 from gen.families.names import find_family
 from gen.families.system.family import SAMPLES
 from gen.proof.failures import UNTOUCHED, WRONG
-from tests.mutants.change import OUTSIDE_READ, OUTSIDE_WRITE, OVERFLOW, RACE, Mutant, Unchanged
+from tests.mutants.change import (
+    IN_FLIGHT,
+    OUTSIDE_READ,
+    OUTSIDE_WRITE,
+    OVERFLOW,
+    RACE,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)
 
 NAIVE, NEAR, SUMS = "system/naive.cu.jinja", "system/_near.cu.jinja", "system/_sums.cu.jinja"
-POINTS = "system/_points.cu.jinja"
+MARCH = "system/march.cu.jinja"
+POINTS, UPDATES = "system/_points.cu.jinja", "system/_updates.cu.jinja"
 _FAMILY = find_family(FAMILIES, "system")
 ON_WAVE = f"system_{_FAMILY.catalogue[0].label}__naive_x32_y2"
 ON_REACTION = f"system_{_FAMILY.extra_proof_specs['naive'].label}__naive_x32_y2"
 ON_SURVEY = f"system_{SAMPLES[-1].label}__naive_x32_y2"
+ON_MARCH = f"system_{SAMPLES[0].label}__march_x32_y4_u2_z32_s2"
 MUTANTS = (
     Mutant("system: no guard [1]", ON_WAVE, NAIVE, "", "", (OUTSIDE_READ, OUTSIDE_WRITE), at="guard"),
     Mutant("system: guard of columns one off [2]", ON_WAVE, NAIVE, "col >= cols", "col > cols",
@@ -29,9 +40,9 @@ MUTANTS = (
            (WRONG, OUTSIDE_READ)),
     Mutant("system: blocks overlap", ON_WAVE, NAIVE, "tiles_across) * kBlockY", "tiles_across) * 1",
            (RACE, UNTOUCHED, WRONG)),
-    Mutant("system: frozen cells change", ON_WAVE, NAIVE, "{{ update.field }}_in[here];",
+    Mutant("system: frozen cells change", ON_WAVE, UPDATES, "{{ update.field }}_in[here];",
            "0 * {{ update.field }}_in[here];", WRONG),
-    Mutant("system: nothing is copied without a step", ON_WAVE, NAIVE, "i < cells)", "i < cells - 1)",
+    Mutant("system: nothing is copied without a step", ON_WAVE, UPDATES, "i < cells)", "i < cells - 1)",
            (WRONG, UNTOUCHED)),
     Mutant("system: a term of a sum replaces those before", ON_WAVE, SUMS, "cells({{ tap.offset }}), sum)",
            "cells({{ tap.offset }}), 0)", WRONG),
@@ -55,6 +66,20 @@ MUTANTS = (
            WRONG),
     Mutant("system: every step adds the first numbers", ON_SURVEY, POINTS, "wavelets[step * count",
            "wavelets[0 * count", WRONG),
+    Mutant("system: no barrier between planes", ON_MARCH, MARCH, "", "", (RACE, UNINITIALISED), at="barrier"),
+    Mutant("system: a plane is used before it has come", ON_MARCH, MARCH, '"n"(kAhead - 1)', '"n"(kAhead)', IN_FLIGHT),
+    Mutant("system: a plane comes to where one is read", ON_MARCH, MARCH,
+           "first_slot == 0 ? kRing - 1 : first_slot - 1", "first_slot", (RACE, WRONG, IN_FLIGHT)),
+    Mutant("system: rows past the last are written", ON_MARCH, MARCH, "i >= own_rows", "false",
+           (OUTSIDE_READ, OUTSIDE_WRITE, RACE, WRONG), at="guard"),
+    Mutant("system: other fields come a plane late", ON_MARCH, MARCH, "look_ahead(own_place + plane_cells)",
+           "look_ahead(own_place)", WRONG),
+    Mutant("system: cells change that are frozen, and no others", ON_MARCH, MARCH, '"(kept_"', '"!(kept_"', WRONG),
+    Mutant("system: planes behind the last are not brought", ON_MARCH, MARCH, "n < end_plane + kBack)",
+           "n < end_plane)", UNINITIALISED),
+    Mutant("system: cells outside are not filled", ON_MARCH, MARCH, "outside_cells |= 1u << n;", "", UNINITIALISED),
+    Mutant("system: a row begins where the last ended", ON_MARCH, MARCH, "i * cols;", "i * (cols - 1);",
+           (WRONG, RACE, UNINITIALISED)),
     Mutant("system: traces of every step in one row", ON_SURVEY, POINTS, "traces[step * count", "traces[0 * count",
            (WRONG, UNTOUCHED)),
 )  # fmt: skip
@@ -64,6 +89,8 @@ LARGE = (
            "const int here = int({{ line_of }}) * int(cols) + int(col);", OVERFLOW),
     Mutant("system: cells around in 32 bits", ON_WAVE, NAIVE, '"here + y * cols + x"',
            '"unsigned(here + y * cols + x)"', (WRONG, UNTOUCHED)),
+    Mutant("system: places of planes in 32 bits", ON_MARCH, MARCH, "long long own_place = (",
+           "unsigned own_place = unsigned(", (WRONG, UNTOUCHED)),
 )  # fmt: skip
 
 UNCHANGED: tuple[Unchanged, ...] = ()

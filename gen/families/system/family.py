@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -10,18 +10,28 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from gen.dtypes import I64
 from gen.errors import ShapeError
-from gen.families.base import Algorithm, Array, Expected, Extents, Layout
+from gen.families.base import Algorithm, Array, Expected, Extents, Layout, Limits, Operand
 from gen.families.config import Config
 from gen.families.extents import DenseFamily, measure
 from gen.families.stencil.spec import STEPS
-from gen.families.system.naive import Naive, NaiveConfig, extents_of
+from gen.families.system.launches import extents_of
+from gen.families.system.march import March, MarchConfig
+from gen.families.system.naive import Naive, NaiveConfig
 from gen.families.system.oracle import expected, expected_at
 from gen.families.system.spec import DTYPES, SystemSpec, system
 from gen.families.system.terms import fields, scalars, walk
+from gen.families.system.text import reach_of
 from gen.paths import templates_root
 
 _REPRESENTATIVE = {1: (1 << 24,), 2: (4096, 4096), 3: (256, 256, 256)}  # by the number of axes
+_MANY_PLANES = 5
+_MARCHES = (  # those that a block of any device has room for come last
+    MarchConfig(),
+    MarchConfig(block_y=16, rows=2),
+    MarchConfig(block_y=4, ahead=1),
+)
 _FOR_NUMPY = 3_000_000  # terms of sums, cells and steps, multiplied: a second
 
 
@@ -35,15 +45,15 @@ def _wave() -> SystemSpec:
 
 
 def _reaction() -> SystemSpec:
-    """Gray and Scott's two substances, which diffuse in space and react; another boundary along each axis."""
-    u, v = fields("u v", ndim=3)
+    """Gray and Scott's two substances, which diffuse in space, react, and decay in places; all kinds of boundaries."""
+    u, v, m = fields("u v m", ndim=3)
     feed, kill = 0.0625, 0.03125
     return system(
         {
             u: u + 0.125 * u.laplace(order=4) - u * v**2 + feed * (1 - u),
-            v: v + 0.0625 * v.laplace() + u * v**2 - (feed + kill) * v,
+            v: v + 0.0625 * v.laplace() + u * v**2 - (feed + kill) * m * v,
         },
-        boundary=["wrap", ("mirror", "constant"), ("nearest", "frozen")],
+        boundary=["mirror", ("nearest", "constant"), ("wrap", "frozen")],
         cval=0.5,
         word="reaction",
     )
@@ -71,9 +81,9 @@ class System(DenseFamily[SystemSpec]):
 
     name = "system"
     summary = "several fields that change together, each by an expression over its neighbours and the others"
-    algorithms: Mapping[str, Algorithm[SystemSpec, Any]] = {a.name: a for a in (Naive(),)}
+    algorithms: Mapping[str, Algorithm[SystemSpec, Any]] = {a.name: a for a in (Naive(), March())}
     catalogue = (_wave(),)
-    extra_proof_specs = MappingProxyType({"naive": SAMPLES[0]})
+    extra_proof_specs = MappingProxyType(dict.fromkeys(("naive", "march"), SAMPLES[0]))
     templates = templates_root()
     label_help = (
         f"{catalogue[0].label}: a word, a digest of all that is computed and a type, one of "
@@ -120,6 +130,10 @@ class System(DenseFamily[SystemSpec]):
         return expected_at(spec, inputs, name.removesuffix("_out"), index)
 
     @override
+    def holds_places(self, spec: SystemSpec, operand: Operand) -> bool:
+        return operand.dtype == I64
+
+    @override
     def representative(self, spec: SystemSpec, shape_class: str) -> Extents:
         return extents_of(spec, _REPRESENTATIVE[spec.ndim], 1)
 
@@ -138,8 +152,16 @@ class System(DenseFamily[SystemSpec]):
     def cases(self, spec: SystemSpec) -> Iterator[Extents]:
         """Nothing, one, thinner than the radius, one off a block; no step, one, several; points that share cells."""
         for place, shape in enumerate(_SHAPES[spec.ndim]):
-            counts = dict.fromkeys(spec.counts, (3, 40, 0)[place % 3])
+            counts = dict.fromkeys(spec.counts, (3, 0, 90, 90, 90)[place % 5])
             yield {**extents_of(spec, shape, (1, 2, 5, 3, 1, 0, 4)[place % 7]), **counts}
+
+    def heuristic_configs(
+        self, spec: SystemSpec, shape_class: str, limits: Limits
+    ) -> Sequence[tuple[str, Config]]:  # fmt: skip
+        """`march` where many planes are read: in `naive` each cell is then read as often, from the cache."""
+        if reach_of(spec).deep < _MANY_PLANES:
+            return ()
+        return tuple(("march", config) for config in _MARCHES)
 
     def base(self, spec: SystemSpec, shape_class: str) -> tuple[str, Config]:
         """`naive`: warps along the rows, four rows a block share their neighbours in the cache."""
