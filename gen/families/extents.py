@@ -63,7 +63,11 @@ def dense(operand: Operand, shape: Sequence[int]) -> Layout:
 
 def dense_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     """Strides in bytes of an array in row-major order; an extent of 0 counts as 1."""
-    return tuple(itemsize * prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
+    strides, stride = [], itemsize
+    for extent in reversed(shape):
+        strides.append(stride)
+        stride *= max(extent, 1)
+    return tuple(reversed(strides))
 
 
 def extents_of(family: Family[Any], spec: Spec, shape: Any) -> Extents:
