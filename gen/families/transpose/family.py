@@ -20,7 +20,7 @@ from gen.families.transpose.algorithms.common import MATRICES
 from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
 from gen.families.transpose.algorithms.gather import Gather
 from gen.families.transpose.algorithms.in_place import SwapTile
-from gen.families.transpose.algorithms.packed import Packed, boxes_for
+from gen.families.transpose.algorithms.packed import Packed, boxes_for, wide_boxes_for
 from gen.families.transpose.algorithms.shift_box import ShiftBox
 from gen.families.transpose.algorithms.skinny import Interleave, Skinny, Small, Squares
 from gen.families.transpose.algorithms.tiled import Naive, Tiled
@@ -96,7 +96,9 @@ class Transpose(DenseFamily[MatrixSpec]):
         if spec.in_place:
             return {**found, MATRICES: prod(planned["data"].shape[:-2])}
         found |= _canonical(spec, planned)
-        return {**found, **boxes_for(spec, found)} if len(spec.axes) > 1 and spec.values is None else found
+        if len(spec.axes) < 2 or spec.values is not None:
+            return found
+        return {**found, **boxes_for(spec, found), **wide_boxes_for(spec, found)}
 
     def oracle(self, spec: MatrixSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """NumPy's, bit for bit."""

@@ -151,14 +151,20 @@ def boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
 
     `box0_extent`, its strides `box0_in` and `box0_out`, and `box0_places` of a box are of the output's fastest axis;
     `box0_read_places`, their stride and their step in the tile, which is laid out as the output, of the input's.
-    The same of `wide0_places` and so on are of the boxes of `shift_box`, for elements that are smaller than a word;
+    """
+    numbers = box_sizes(spec.dtype.size, *strides_of(spec, extents))
+    return dict(zip(_box_names(len(spec.axes)), numbers, strict=True))
+
+
+def wide_boxes_for(spec: TransposeSpec, extents: Extents) -> Extents:
+    """The same of the boxes of `shift_box`, of elements that are smaller than a word; else nothing.
+
     `wide0_column` is the step of an axis in the columns of these, as the input has them.
     """
-    given = (spec.dtype.size, *strides_of(spec, extents))
-    found = dict(zip(_box_names(len(spec.axes)), box_sizes(*given), strict=True))
-    if spec.dtype.size < _WORD:
-        found |= zip(_wide_names(len(spec.axes)), wide_sizes(*given), strict=True)
-    return found
+    if spec.dtype.size >= _WORD:
+        return {}
+    numbers = wide_sizes(spec.dtype.size, *strides_of(spec, extents))
+    return dict(zip(_wide_names(len(spec.axes)), numbers, strict=True))
 
 
 @lru_cache(maxsize=16)
