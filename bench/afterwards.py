@@ -9,19 +9,17 @@ or writes other memory, one that needs the cache for data of its own, the same a
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import date
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bench.cases import public_cases
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone
 from gen.dtypes import B32, LoadModifier, StoreModifier
 from gen.emit.render import render
@@ -176,11 +174,7 @@ def main() -> int:
                 rows.append(row)
                 times = "  ".join(f"{name.partition('__')[2]} {us}" for name, us in row.us.items())
                 print(f"{row.case}, then {row.afterwards}: {times}", flush=True)
-    if options.json:
-        meta = {"command": as_called("python bench/afterwards.py"), "date": date.today().isoformat(),
-                "device": instruments.device.name, "driver": instruments.device.driver}  # fmt: skip
-        content = {"meta": meta, "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_results(options.json, "python bench/afterwards.py", instruments.device, rows=rows)
     return 0
 
 

@@ -14,7 +14,6 @@ import argparse
 import ctypes
 import gc
 import importlib
-import json
 import os
 import resource
 import statistics
@@ -25,7 +24,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +32,7 @@ from typing import Any
 import numpy as np
 
 import gen
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 
 ROOT = Path(__file__).resolve().parent.parent
 BATCH, ROUNDS = 200, 60  # calls in a row, fewer than the driver queues; turns
@@ -445,9 +443,7 @@ def main() -> int:
         return 0
     gpu = need_gpu("python bench/calls.py")
     libraries, device = opened(None)
-    meta = {"command": as_called("python bench/calls.py"), "date": date.today().isoformat(), "device": gpu.name,
-            "driver": gpu.driver}  # fmt: skip
-    meta |= {
+    versions = {
         f"{name} version": getattr(module, "__version__", "")
         for name, module in (("torch", libraries.torch), ("CuPy", libraries.cupy), ("JAX", libraries.jax))
     }
@@ -457,9 +453,8 @@ def main() -> int:
         for row in found:
             rows.append(row)
             print(row, flush=True)
-        if options.json:
-            content = {"meta": meta, "rows": [{"call": one.call, "host_us": one.host_us, **one.more} for one in rows]}
-            options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        written = [{"call": one.call, "host_us": one.host_us, **one.more} for one in rows]
+        write_results(options.json, "python bench/calls.py", gpu, versions, rows=written)
 
     for case in cases():
         if options.only in case.name:

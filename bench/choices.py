@@ -11,22 +11,20 @@ is counted as left out: the library launches the best of those that it holds.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from datetime import date
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
 
 import gen
-from bench.program import as_called, ended
+from bench.program import ended, write_results
 from gen.export.program import Program, Target, leaves_rank_open, problems, program_of, ranks_of, targets_of
 from gen.families import FAMILIES
 from gen.paths import output_home
@@ -165,11 +163,7 @@ def main() -> int:
             )
         rows.append(replace(row, seconds=round(time.monotonic() - start, 1)))
         print(rows[-1], flush=True)
-        if options.json:
-            meta = {"command": as_called("python bench/choices.py"), "date": date.today().isoformat(),
-                    "gen": gen.__version__}  # fmt: skip
-            content = {"meta": meta, "rows": [asdict(row) for row in rows]}
-            options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_results(options.json, "python bench/choices.py", None, {"gen": gen.__version__}, rows=rows)
     total = [sum(getattr(row, name) for row in rows) for name in ("chosen", "others", "refused", "worded")]
     print("{} problems, {} chosen otherwise; {} refusals, {} worded otherwise".format(*total))
     return int(total[1] + total[3] > 0)

@@ -9,17 +9,15 @@ what it loses against the fastest of them. Every result is compared with NumPy's
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone, device_of, farm_of
 from gen.families.base import WIDEST
 from gen.families.extents import extents_of
@@ -130,16 +128,12 @@ def main() -> int:
     rows: list[Row] = []
     with alone(0, None, "bench/dispatch.py"), farm_of("nvrtc", home) as farm, device_of(0, "nvrtc", home) as device:
         sources = Sources(farm, device.limits.arch)
-        meta = {"command": as_called("python bench/dispatch.py"), "date": date.today().isoformat(),
-                "device": device.name, "driver": device.driver}  # fmt: skip
         for case in cases():
             if options.only not in f"{case.spec.label} {'x'.join(map(str, case.shape))}":
                 continue
             rows.append(measure(case, device, sources))
             print(rows[-1], flush=True)
-            if options.json:
-                content = {"meta": meta, "rows": [asdict(row) for row in rows]}
-                options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            write_results(options.json, "python bench/dispatch.py", device, rows=rows)
     return 0
 
 

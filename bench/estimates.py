@@ -13,13 +13,12 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import date
+from dataclasses import dataclass, field, fields, replace
 from math import log, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from bench.random_cases import RandomCase, random_cases
 from gen.arch import Limits
 from gen.cli.gpu import alone
@@ -250,14 +249,11 @@ def _measure(options: argparse.Namespace) -> int:
     rows: list[Timed] = []
     with CompileFarm(Nvrtc(None)) as farm, alone(0, None, "bench/estimates.py"):
         instruments = Instruments.open(0, Nvrtc(None))
-        meta = {"command": as_called("python -m bench.estimates"), "date": date.today().isoformat(),
-                "device": instruments.device.name, "driver": instruments.device.driver}  # fmt: skip
         for one in measure(instruments, wanted, farm, deadline):
             rows.append(one)
             best = "  ".join(f"{tag} {us:.2f}" for tag, us in list(one.us.items())[:4])
             print(f"{one.case}: {best}", flush=True)
-            content = {"meta": meta, "rows": [asdict(row) for row in rows]}
-            options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            write_results(options.json, "python -m bench.estimates", instruments.device, rows=rows)
     return 0
 
 

@@ -10,22 +10,19 @@ again when all others are done.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.program import as_called, ended, need_gpu
+from bench.program import compiled_first, ended, need_gpu, write_results
 from gen.cli.gpu import alone
 from gen.dtypes import F32, DType
-from gen.emit.render import render
 from gen.families.base import Extents, Variant
 from gen.families.config import Config
 from gen.families.names import search_space, variant
@@ -34,7 +31,6 @@ from gen.families.stencil.algorithms.stream import StreamConfig
 from gen.families.stencil.algorithms.tiled import NaiveConfig
 from gen.families.stencil.spec import DTYPES
 from gen.toolchain.compiled import Compiled
-from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 
 FAMILY = Stencil()
@@ -179,24 +175,15 @@ def main() -> int:
     options = parser.parse_args()
     need_gpu("python bench/line_sweep.py")
     wanted = {line: tried(line) for line in lines() if options.only in str(line)}
-    every = {made.name: made for variants in wanted.values() for made in variants}
-    print(f"{len(every)} variants are compiled first, which takes minutes", flush=True)
-    with CompileFarm(Nvrtc(None)) as farm:
-        compiling = {name: farm.submit(name, render(made), ARCH) for name, made in every.items()}
-        compiled = {name: code.result() for name, code in compiling.items()}
+    compiled = compiled_first((made for variants in wanted.values() for made in variants), ARCH)
     from gen.gpu.timing import Instruments
 
     with alone(0, None, "bench/line_sweep.py"):
         instruments = Instruments.open(0, Nvrtc(None))
-        device = instruments.device
-        meta = {"command": as_called("python bench/line_sweep.py"), "date": date.today().isoformat(),
-                "device": device.name, "driver": device.driver, "steps": STEPS}  # fmt: skip
         rows: list[Row] = []
 
         def keep() -> None:
-            if options.json:
-                content = {"meta": meta, "rows": [asdict(row) for row in rows]}
-                options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            write_results(options.json, "python bench/line_sweep.py", instruments.device, {"steps": STEPS}, rows=rows)
 
         every_line = [(line, [(made, compiled[made.name]) for made in variants]) for line, variants in wanted.items()]
         for line, made in every_line:

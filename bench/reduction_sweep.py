@@ -9,28 +9,24 @@ take at the worst over the fastest of a problem; the defaults in `gen/families/r
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gen
-from bench.program import as_called, ended, need_gpu
+from bench.program import compiled_first, ended, need_gpu, write_results
 from gen.cli.gpu import alone
 from gen.dtypes import LoadModifier
-from gen.emit.render import render
 from gen.families.base import Extents, Layout, Limits, Variant
 from gen.families.config import Config
 from gen.families.extents import dense_strides
 from gen.families.names import search_space, variant
 from gen.families.reduction import Reduction, ReductionSpec
 from gen.toolchain.compiled import Compiled
-from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 
 FAMILY = Reduction()
@@ -257,13 +253,6 @@ def _over(name: str, label: str, problems: Sequence[Timed]) -> Over:
     return Over(name, label, len(problems), round(max(defaults), 3), best)
 
 
-def write(path: Path, meta: dict[str, object], rows: Sequence[Row], timed: Sequence[Timed]) -> None:
-    """Keeps what is known so far."""
-    classes = [asdict(one) for one in over_classes(timed)]
-    content = {"meta": meta, "rows": [asdict(one) for one in rows], "classes": classes}
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
 def main() -> int:
     """Prints a line a problem, then one a shape class; status 1 if variants disagree."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -272,21 +261,15 @@ def main() -> int:
     options = parser.parse_args()
     need_gpu("python bench/reduction_sweep.py")
     wanted = [(group, tried(group)) for group in groups() if options.only in group.spec.label]
-    every = {made.name: made for _, variants in wanted for made in variants}
     rows: list[Row] = []
     timed: list[Timed] = []
-    print(f"{len(every)} variants are compiled first, which takes minutes", flush=True)
-    with CompileFarm(Nvrtc(None)) as farm:
-        compiling = {name: farm.submit(name, render(made), ARCH) for name, made in every.items()}
-        compiled = {name: code.result() for name, code in compiling.items()}
+    compiled = compiled_first((made for _, variants in wanted for made in variants), ARCH)
     from gen.gpu.timing import Instruments
 
     with alone(0, None, "bench/reduction_sweep.py"):
         instruments = Instruments.open(0, Nvrtc(None))
         calibration = instruments.calibrate()
-        meta = {"command": as_called("python bench/reduction_sweep.py"), "date": date.today().isoformat(),
-                "device": calibration.device, "driver": calibration.driver,
-                "read": round(calibration.read), "empty_pair_us": round(calibration.empty_pair_us, 2)}  # fmt: skip
+        more = {"read": round(calibration.read), "empty_pair_us": round(calibration.empty_pair_us, 2)}
         for group, variants in wanted:
             for row, times in measure(
                 instruments, calibration, group, [(made, compiled[made.name]) for made in variants]
@@ -295,8 +278,10 @@ def main() -> int:
                 timed.append((group, row.shape, times))
                 best = "  ".join(f"{name}_{tag} {us}" for name, (tag, us) in row.best.items())
                 print(f"{row.spec} {row.shape} floor {row.floor_us} default {row.default} {row.default_us}: {best}")
-                if options.json:
-                    write(options.json, meta, rows, timed)
+                write_results(
+                    options.json, "python bench/reduction_sweep.py", instruments.device, more,
+                    rows=rows, classes=list(over_classes(timed)),
+                )  # fmt: skip
     for one in over_classes(timed):
         best = "  ".join(f"{tag} {worst} ({mean})" for tag, worst, mean in one.best)
         print(f"{one.shape_class}{f', {one.spec}' if one.spec else ''}: {one.problems} problems, ", end="")

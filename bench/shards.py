@@ -11,20 +11,18 @@ With `--simulated` the ranks are simulated on the CPU, in a random order of stre
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
-from datetime import date
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import gen
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone
 from gen.families.base import Array
 from gen.families.stencil import Stencil
@@ -187,12 +185,9 @@ def main() -> int:
         print(row)
     goal = "nothing was timed" if machine else f"the goal is at most {100 * GOAL:g} % at {SHAPE} of f32"
     print(f"* chosen where nobody says how many; {goal}")
-    if options.json:
-        meta = {"command": as_called(program), "date": date.today().isoformat(), "device": device.name,
-                "driver": device.driver, "spec": options.spec, "shape": list(shape), "steps": steps, "goal": GOAL,
-                "seed": machine.seed if machine else None}  # fmt: skip
-        content = {"meta": meta, "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    more = {"spec": options.spec, "shape": list(shape), "steps": steps, "goal": GOAL,
+            "seed": machine.seed if machine else None}  # fmt: skip
+    write_results(options.json, program, device, more, rows=rows)
     return 0 if all(row.equal for row in rows) else 1
 
 

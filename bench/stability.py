@@ -9,21 +9,19 @@ how well was measured. And it tunes the last time's folder ten times more: its w
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -67,13 +65,7 @@ def main() -> int:
                     continue
                 (problem,) = problems(FAMILIES, spec, {}, (shape,))
                 rows.append(measure(problem, device, farm, home))
-            content = {
-                "meta": {"command": as_called("python bench/stability.py"), "date": date.today().isoformat(),
-                         "device": device.name, "driver": device.driver, "compiler": compiler.version},
-                "rows": rows,
-            }  # fmt: skip
-    if options.json:
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            write_results(options.json, "python bench/stability.py", device, {"compiler": compiler.version}, rows=rows)
     return 0 if all(row["spread"] <= WITHIN and row["kept"] == RUNS for row in rows) else 1
 
 

@@ -8,16 +8,14 @@ The last line says how much of that time is hidden so. The events themselves tak
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gen
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from bench.shards import SHAPE, arrays_of, drawn_fields, positive, shape_of
 from gen.cli.gpu import alone
 from gen.families.base import Extents, Variant
@@ -209,11 +207,7 @@ def main() -> int:
     whole, beside = hidden(spans)
     share = 100 * beside / whole if whole else 100.0
     print(f"Rims are computed and sent in {whole:.0f} us, {share:.0f} % of which beside an inside.")
-    if options.json:
-        meta = {"command": as_called(PROGRAM), "date": date.today().isoformat(), "device": device.name,
-                "driver": device.driver}  # fmt: skip
-        content = {"meta": meta, "rims_us": whole, "hidden_us": beside, "spans": [asdict(span) for span in spans]}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_results(options.json, PROGRAM, device, rims_us=whole, hidden_us=beside, spans=spans)
     return 0
 
 

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 
 CHANNELS, DEPTH = 32, 3
 BATCH, SIDE = 8, 256
@@ -181,8 +179,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of every model")
     parser.add_argument("--check", action="store_true", help="compare on the CPU run, and time nothing")
     options = parser.parse_args()
-    torch: Any = importlib.import_module("torch")
     gpu = None if options.check else need_gpu("python bench/torch_model.py")
+    torch: Any = importlib.import_module("torch")
     place, backend = ("cpu", "aot_eager") if gpu is None else ("cuda", "inductor")
     batch, side = SMALL if gpu is None else (BATCH, SIDE)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -195,12 +193,9 @@ def main() -> int:
     rows = [] if gpu is None or wrong else timed(torch, found, x, options.rounds)
     for row in rows:
         print(f"{row.forward_us:10.1f} us forward, {row.with_gradients_us:10.1f} us with gradients  {row.model}")
-    if options.json and gpu is not None:
-        meta = {"command": as_called("python bench/torch_model.py"), "date": date.today().isoformat(),
-                "device": gpu.name, "driver": gpu.driver, "torch version": torch.__version__,
-                "images": [batch, 3, side, side]}  # fmt: skip
-        content = {"meta": meta, "differences": far, "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if gpu is not None:
+        more = {"torch version": torch.__version__, "images": [batch, 3, side, side]}
+        write_results(options.json, "python bench/torch_model.py", gpu, more, differences=far, rows=rows)
     return int(wrong)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import dataclass
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from bench.program import as_called, ended
+from bench.program import as_called, ended, write_results
+from gen.arch import Limits
 from gen.errors import RunError, SpecError
+from gen.gpu.device import GpuInfo
 
 BENCH = Path(__file__).parents[2] / "bench"
 PROGRAMS = sorted(path.stem for path in BENCH.glob("*.py") if "def main(" in path.read_text(encoding="utf-8"))
@@ -69,3 +75,27 @@ def test_a_program_that_needs_a_gpu_says_so_before_all_else(
     says = "needs an NVIDIA GPU with its driver (got none). Run it where there is one; here, gen doctor says what is"
     called = f"python -m bench.{name}" if name in ("potholes", "sanitize") else f"python bench/{name}.py"
     assert (out, err) == ("", f"error: {called} {says} missing\n")
+
+
+@dataclass(frozen=True)
+class Found:
+    name: str
+    us: tuple[float, ...]
+
+
+def test_results_say_where_they_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench/x.py", "--only", "a b", "--json", "x.json"])
+    gpu = GpuInfo("NVIDIA X", Limits.of("sm_90"), driver="1.2")
+    write_results(tmp_path / "x.json", "python bench/x.py", gpu, {"steps": 3}, rows=[Found("a", (1.0, 2.0))])
+    assert json.loads((tmp_path / "x.json").read_text()) == {
+        "meta": {
+            "command": "python bench/x.py --only 'a b'",
+            "date": date.today().isoformat(),
+            "device": "NVIDIA X",
+            "driver": "1.2",
+            "steps": 3,
+        },
+        "rows": [{"name": "a", "us": [1.0, 2.0]}],
+    }
+    write_results(None, "python bench/x.py", gpu, rows=[])
+    assert [file.name for file in tmp_path.iterdir()] == ["x.json"]
