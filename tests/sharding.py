@@ -29,6 +29,7 @@ from tests.stencils import DTYPES, ENDS
 
 MODULES = (
     "gen.families.stencil.split", "gen.runtime.sharded", "gen.runtime.sharded_kernel", "gen.runtime.sharded_reduction",
+    "gen.runtime.sharded_transpose",
 )  # fmt: skip
 
 

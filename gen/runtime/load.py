@@ -15,6 +15,7 @@ from gen.families import FAMILIES, families
 from gen.families.base import WIDEST, Extents, Family, Spec
 from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.families.reduction import ReductionSpec
+from gen.families.transpose import TransposeSpec
 from gen.gpu import device as gpus
 from gen.gpu.device import Device, Peer
 from gen.paths import cache_home, output_home
@@ -24,6 +25,7 @@ from gen.runtime.loader import Loader, text_of
 from gen.runtime.sharded import check_distinct
 from gen.runtime.sharded_kernel import ShardedKernel
 from gen.runtime.sharded_reduction import ShardedReduction, final_spec
+from gen.runtime.sharded_transpose import ShardedTranspose
 from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
 
@@ -57,6 +59,17 @@ def load(  # type: ignore[overload-overlap]
 
 
 @overload
+def load(  # type: ignore[overload-overlap]
+    spec: TransposeSpec,
+    *,
+    home: Path | str | None = None,
+    tune: float | str | None = None,
+    devices: Sequence[int | Peer],
+    shared: bool = False,
+) -> ShardedTranspose: ...
+
+
+@overload
 def load(
     spec: Spec | str,
     *,
@@ -81,7 +94,7 @@ def load(
     grid: Any = None,
     steps_per_exchange: Any = None,
     **runtime_parameters: int,
-) -> Kernel | ShardedKernel | ShardedReduction:
+) -> Kernel | ShardedKernel | ShardedReduction | ShardedTranspose:
     """Loads the kernel for a spec: the one that was tuned for this device, else base.
 
     Args:
@@ -94,7 +107,8 @@ def load(
         tune: the time in which each problem is tuned at its first call, unless it was, or now with `shape`: seconds,
             or a text such as `"2s"`. None: only within `gen.tuning`. See `gen.runtime.tuning`.
         devices: of each rank: GPUs by number, or opened, or those of a `gen.runtime.simulated.Machine`. Then the kernel
-            is one of sharded arrays, of a stencil, a system or a reduction. What follows is for such a kernel alone.
+            is one of sharded arrays, for stencils, systems, whole reductions and transposes. What follows is for such
+            a kernel alone.
         shared: whether several ranks may share a device, which then is named several times.
         grid: ranks along each axis, `(2, 4)`; all along the first one if None.
         steps_per_exchange: time steps between two exchanges of cells; chosen by the sizes of a call if None.
@@ -117,12 +131,16 @@ def load(
         opened = [_peer(one, folder) for one in devices]
         check_distinct(opened, shared=shared)
         kernels = {one: kernel_of(family, meant, one, folder, tune=budget) for one in dict.fromkeys(opened)}
-        if isinstance(meant, ReductionSpec):
+        if isinstance(meant, ReductionSpec | TransposeSpec):
             for name, given in (("grid", grid), ("steps_per_exchange", steps_per_exchange)):
                 if given is not None:
-                    raise ArgumentError(name, "must not be given for a reduction", given, next_step="Leave it out")
+                    rule = "must not be given for a reduction or a transpose"
+                    raise ArgumentError(name, rule, given, next_step="Leave it out")
+        if isinstance(meant, ReductionSpec):
             final = kernel_of(family, final_spec(family.name_of(meant), meant), opened[0], folder, tune=budget)
             return ShardedReduction(family, meant, kernels, final, opened)
+        if isinstance(meant, TransposeSpec):
+            return ShardedTranspose(family, meant, kernels, opened)
         return ShardedKernel(family, meant, kernels, opened, grid, steps_per_exchange)
     for name, value in (("shared", shared or None), ("grid", grid), ("steps_per_exchange", steps_per_exchange)):
         if value is not None:

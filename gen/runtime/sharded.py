@@ -161,17 +161,26 @@ class Scattering:
         """
         self.dtype, self.grid, self.ranks = dtype.numpy, grid, _ranks_of(devices)
         self._elements, self._axes = dtype, axes
+        self._apart: set[frozenset[Peer]] = set()
         for one, other in combinations(dict.fromkeys(devices), 2):
             if not one.reach(other):
+                self._apart.add(frozenset((one, other)))
                 said = "%s %s and %s have no way to each other: what they exchange goes through the host's memory"
                 log.warning(said, "GPUs" if one.index >= 0 else "Devices", one.index, other.index)
 
-    def empty(self, shape: int | Sequence[int], extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
+    def reaches(self, one: Peer, other: Peer) -> bool:
+        """Whether kernels of a device can use the memory of another."""
+        return frozenset((one, other)) not in self._apart
+
+    def empty(
+        self, shape: int | Sequence[int], extents: Sequence[Sequence[int]] | None = None, dtype: Any = None
+    ) -> ShardedArray:  # fmt: skip
         """An array on the devices with any content, to be filled by other libraries through its shards.
 
         Args:
             shape: of the whole.
             extents: cells of the ranks along each axis, `[(10, 30), (20,)]`; as equal as possible if None.
+            dtype: NumPy's, of the elements, for a spec that moves them as bits; the spec's if None.
 
         Raises:
             ShapeError: the spec takes no such array, or a rank would have no cell.
@@ -184,7 +193,8 @@ class Scattering:
             if self._axes is not None:
                 rule = f"must be {len(self._axes)} whole numbers, none negative: {', '.join(self._axes)}"
             raise ShapeError("shape", rule, repr(shape))
-        return ShardedArray(self.ranks, self._cuts(tuple(map(int, numbers)), extents), self.dtype)
+        elements = self.dtype if dtype is None else np.dtype(dtype)
+        return ShardedArray(self.ranks, self._cuts(tuple(map(int, numbers)), extents), elements)
 
     def scatter(self, array: Any, extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
         """A copy of an array on the devices; returns when it is there.
@@ -201,7 +211,7 @@ class Scattering:
         if not self._elements.holds(given.dtype):
             rule = f"must hold {self._elements.name} elements"
             raise ShapeError("array", rule, given.dtype, next_step="Convert it first, or load a kernel for its type")
-        made = self.empty(given.shape, extents)
+        made = ShardedArray(self.ranks, self._cuts(given.shape, extents), given.dtype)
         if given.host is not None:
             self._upload(given.host, made)
         else:
@@ -232,8 +242,8 @@ class Scattering:
     def _grid_of(self, axes: int) -> tuple[int, ...]:
         return self.grid + (1,) * (axes - len(self.grid))
 
-    def check_array(self, name: str, array: object) -> None:
-        """Raises GenError unless it is a sharded array of these ranks."""
+    def check_array(self, name: str, array: object, dtype: np.dtype[Any] | None = None) -> None:
+        """Raises GenError unless it is a sharded array of these ranks, and of a dtype: the spec's if None."""
         if not isinstance(array, ShardedArray):
             rule = "must be a sharded array"
             raise ArgumentError(name, rule, type(array).__name__, next_step="kernel.scatter(array) makes one")
@@ -244,8 +254,8 @@ class Scattering:
         if tuple(len(along) - 1 for along in array.cuts) != self._grid_of(len(array.cuts)):
             rule = f"must be split among {' x '.join(map(str, self.grid))} ranks"
             raise ShapeError(name, rule, array.cuts, next_step="Gather it, and scatter it by this kernel")
-        if array.dtype != self.dtype:
-            raise ShapeError(name, f"must hold {self._elements.name} elements", array.dtype)
+        if array.dtype != dtype if dtype is not None else not self._elements.holds(array.dtype):
+            raise ShapeError(name, f"must hold {dtype or self._elements.name} elements", array.dtype)
 
     def _upload(self, whole: Array, made: ShardedArray) -> None:
         for rank, shard, cells in zip(self.ranks, made.shards, made.slices, strict=True):

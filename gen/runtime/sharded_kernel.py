@@ -166,7 +166,7 @@ class ShardedKernel(Scattering):
         name = family.name_of(spec)
         next_step = "Load it for one device: gen.load(spec, device=0)"
         if not isinstance(spec, StencilSpec | SystemSpec):
-            rule = "must be a stencil, a system or a reduction to be computed on several devices"
+            rule = "must be a stencil, a system, a reduction or a transpose to be computed on several devices"
             raise ArgumentError(name, rule, next_step=next_step)
         if isinstance(spec, SystemSpec) and spec.counts:
             rule = "must have neither sources nor receivers to be computed on several devices"

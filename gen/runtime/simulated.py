@@ -23,7 +23,7 @@ from secrets import randbelow
 import numpy as np
 
 from gen.errors import DeviceError, RunError
-from gen.families.base import Array, Extents, Kernel, Runner, Variant
+from gen.families.base import Array, Extents, Kernel, Layout, Runner, Variant
 from gen.families.plans import Step
 from gen.gpu.device import LEGACY_STREAM, Mark, Peer, Rows
 from gen.paths import cache_home, output_home
@@ -290,12 +290,13 @@ class SimulatedDevice(CpuDevice):
         self._number, self._legacy = machine.new_device()
         self.index = -1 - self._number
         self.name = f"simulated device {self._number}"
+        self._reached = {self.index}
 
     def load(self, compiled: Compiled, variant: Variant | None = None) -> SimulatedCode:
         """Builds the text of a variant, once for all devices."""
         if variant is None:
             raise DeviceError(f"The {self.name}", "loads kernels of variants alone")
-        return SimulatedCode(self._machine, self._handle, variant, self._runner.load([variant])[0])
+        return SimulatedCode(self, variant, self._runner.load([variant])[0])
 
     def allocate(self, size: int) -> SimulatedMemory:  # type: ignore[override]
         """Memory of the host."""
@@ -352,9 +353,12 @@ class SimulatedDevice(CpuDevice):
         return isinstance(other, SimulatedDevice) and other._machine is self._machine
 
     def reach(self, other: Peer) -> bool:
-        """Whether both have a way to each other."""
+        """Whether both have a way to each other: then kernels of each may use the memory of the other."""
         assert isinstance(other, SimulatedDevice)
-        return other is self or (self._peer_access and other._peer_access)
+        if self._peer_access and other._peer_access:
+            self._reached.add(other.index)
+            other._reached.add(self.index)
+        return other.index in self._reached
 
     def copy_to(self, other: Peer, source: Rows, target: Rows, stream: int) -> None:
         """Queues a copy, row by row. Raises RunError where source or target is not of the device that is said."""
@@ -379,6 +383,14 @@ class SimulatedDevice(CpuDevice):
         found = self._machine.device_of(address)
         return None if found is None else -1 - found
 
+    def launch(self, run: Callable[[], object], accesses: Sequence[Access], stream: int) -> None:
+        """Queues a kernel. Raises RunError where it uses memory of a device to which this one was given no way."""
+        for access in accesses:
+            found = self.device_of(access.rows.address) if access.rows.bytes else self.index
+            if found is not None and found not in self._reached:
+                raise RunError(f"A kernel of the {self.name}", "must not use memory of others", access.rows)
+        self._machine.queue(self._handle(stream), run, *accesses)
+
     def _handle(self, stream: int) -> int:
         return self._legacy if stream == LEGACY_STREAM else stream
 
@@ -394,34 +406,33 @@ class SimulatedDevice(CpuDevice):
 class SimulatedCode(CpuCode):
     """A variant whose launches are queued."""
 
-    def __init__(self, machine: Machine, handle: Callable[[int], int], variant: Variant, kernel: Kernel) -> None:
+    def __init__(self, device: SimulatedDevice, variant: Variant, kernel: Kernel) -> None:
         super().__init__(variant, kernel)
-        self._machine, self._handle = machine, handle
+        self._device = device
 
     def prepare(self, extents: Extents, steps: Sequence[Step]) -> SimulatedPrepared:
         """The launches at these sizes."""
-        return SimulatedPrepared(self._machine, self._handle, self._variant, self._kernel, extents, run=bool(steps))
+        return SimulatedPrepared(self._device, self._variant, self._kernel, extents, run=bool(steps))
 
 
 class SimulatedPrepared(CpuPrepared):
     """The launches of a variant at fixed sizes, as one piece of work."""
 
     def __init__(
-        self, machine: Machine, handle: Callable[[int], int], variant: Variant, kernel: Kernel, extents: Extents, *,
-        run: bool,
-    ) -> None:  # fmt: skip
+        self, device: SimulatedDevice, variant: Variant, kernel: Kernel, extents: Extents, *, run: bool
+    ) -> None:
         super().__init__(variant, kernel, extents, run=run)
-        self._machine, self._handle = machine, handle
+        self._device = device
 
     def launch(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> None:
         """Queues them."""
         now, values, run = dict(addresses), dict(numbers), super().launch
         accesses = [
-            Access(_rows_of(now[operand.name], self._layouts[operand.name].shape, operand.dtype.size), writes)
+            Access(_rows_of(now[operand.name], self._layouts[operand.name]), writes)
             for operand in self._spec.operands
             for writes in {"in": (False,), "out": (True,), "inout": (False, True)}.get(operand.role, ())
         ]
-        self._machine.queue(self._handle(stream), lambda: run(now, values, stream), *accesses)
+        self._device.launch(lambda: run(now, values, stream), accesses, stream)
 
 
 def _join(clock: Clock, other: Clock) -> None:
@@ -430,9 +441,13 @@ def _join(clock: Clock, other: Clock) -> None:
             clock[stream] = number
 
 
-def _rows_of(address: int, shape: tuple[int, ...], size: int) -> Rows:
-    """A dense array, which every operand on a simulated device is."""
-    return Rows.of(address, size * prod(shape))
+def _rows_of(address: int, layout: Layout) -> Rows:
+    """Where an operand lies: a matrix with a pitch, or an array that is taken to be dense."""
+    size = layout.dtype.itemsize
+    if len(layout.shape) == 2 and 0 not in layout.shape and layout.strides[1] == size:
+        rows, cols = layout.shape
+        return Rows(address, 1, rows, cols * size, max(layout.strides[0], cols * size), rows)
+    return Rows.of(address, size * prod(layout.shape))
 
 
 def _starts_of_rows(rows: Rows) -> list[int]:

@@ -253,6 +253,8 @@ def test_a_stencil_on_ranks_that_share_a_gpu(device: CudaDevice) -> None:
     assert np.array_equal(kernel.scatter(held).gather(), cells)
     total = gen.load("reduction_sum_f32", devices=[device] * 3, shared=True)
     assert total(total.scatter(cells, [(7, 13, 20), (50,)])).numpy().shape == ()
+    turn = gen.load("transpose_10_b32", devices=[device] * 3, shared=True)
+    assert turn(turn.scatter(cells)).gather().shape == (50, 40)
     with pytest.raises(DeviceError, match="must be one of 1, counted from 0"):
         gen.load(gen.stencil(gen.star(2, 1)), devices=[0, 1])
 

@@ -66,3 +66,23 @@ def test_sums_have_the_same_bits_for_any_number_of_ranks(shape: tuple[int, ...])
         found += [kernel(array).numpy().tobytes() for _ in range(2)]
     assert len(set(found)) == 1
     assert np.frombuffer(found[0], np.float32)[0] == pytest.approx(cells.sum(dtype=np.float64), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "complex128"])
+def test_transposes_by_ranks_that_share_the_gpu_are_numpys(dtype: str) -> None:
+    cells = np.arange(1001 * 1500).reshape(1001, 1500).astype(dtype)
+    kernel = gen.load(gen.permutation((1, 0), dtype), devices=[0] * 3, shared=True)
+    array = kernel.scatter(cells, [(300, 1, 700), (1500,)])
+    assert np.array_equal(kernel(array).gather(), cells.T)
+    assert np.array_equal(kernel(kernel(array)).gather(), cells)
+
+
+def test_all_gpus_of_the_machine_transpose_and_reduce() -> None:
+    devices = gpus()
+    if len(devices) == 1:
+        pytest.skip("this machine has one GPU")
+    cells = np.random.default_rng(0).random((2049, 1023), np.float32)
+    turn = gen.load(gen.permutation((1, 0), "float32"), devices=devices)
+    assert np.array_equal(turn(turn.scatter(cells)).gather(), cells.T)
+    largest = gen.load(gen.reduction("max"), devices=devices)
+    assert largest(largest.scatter(cells)).numpy() == cells.max()

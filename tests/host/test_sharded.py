@@ -179,9 +179,9 @@ def test_what_is_wrong_with_devices_is_said(machine: Machine) -> None:
         with pytest.raises(DeviceError, match="must be numbers of GPUs"):
             gen.load(HEAT, devices=[wrong])
     with pytest.raises(
-        ArgumentError, match="must be a stencil, a system or a reduction to be computed on several devices"
+        ArgumentError, match="must be a stencil, a system, a reduction or a transpose to be computed on several devices"
     ):
-        gen.load("transpose_10_b32", devices=[one, other])
+        gen.load("probe_read11_f32", devices=[one, other])
     with pytest.raises(
         ArgumentError, match="must have neither sources nor receivers to be computed on several devices"
     ):

@@ -105,7 +105,7 @@ def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ArgumentError, match=r"must have a result that holds partial results, not f16.* dtype="):
         gen.load(gen.reduction("sum", "float16"), devices=devices)
     assert reduced(cells_of((90,), "float16"), (40, 50), 0, gen.reduction("sum", "float16", dtype="float32"))
-    with pytest.raises(ArgumentError, match=r"grid must not be given for a reduction \(got \(2,\)\)"):
+    with pytest.raises(ArgumentError, match=r"grid must not be given for a reduction or a transpose \(got \(2,\)\)"):
         load(SUM, devices=devices, grid=(2,))
     kernel = gen.load(SUM, devices=devices)
     with pytest.raises(ShapeError, match="The array must have elements to be split"):
