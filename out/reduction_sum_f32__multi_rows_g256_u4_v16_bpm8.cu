@@ -18,7 +18,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 3fc5cfbd71aff890
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 2d7a6921338c70de
 //
 // Written by gen: change the template, not this file.
 

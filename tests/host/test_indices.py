@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gen.arch import DEFAULT_ARCH, Limits
 from gen.emit.render import MARK, render
 from gen.families import FAMILIES
 from gen.families.base import Family, Variant
@@ -123,3 +124,31 @@ def test_a_narrowed_product_is_found(line: str) -> None:
 )
 def test_what_fits_is_left_alone(line: str) -> None:
     assert not [*narrowed(f"{BEGIN}  {line}\n")]
+
+
+@pytest.mark.parametrize(
+    ("name", "stride"),
+    [
+        ("stencil_heat_de794a2b_f32__naive_x32_y8_u2", "in_pitch"),
+        ("reduction_sum_f32_axis0x2__multi_rows_g8_u2_v16_bpm8", "rs2"),
+        ("reduction_sum_f32_axis0x2__multi_rows_g256_u2_v8_bpm8_tiles", "ks3"),
+        ("reduction_sum_f32_axis0x2__multi_columns_x16_y8_u2_v16", "rs3"),
+    ],
+)
+def test_numbers_of_32_bits_are_refused_where_elements_need_more(name: str, stride: str) -> None:
+    limits = Limits.of(DEFAULT_ARCH)
+    for made, is_narrow in (
+        (find_variant(FAMILIES, name, {}), False),
+        (find_variant(FAMILIES, f"{name}_i32", {}), True),
+    ):
+        for sizes in made.edge_cases():
+            apart = {**sizes, stride: 2**31}
+            assert made.algorithm.unsupported_extents(made.spec, made.config, sizes, limits) is None
+            refused = made.algorithm.unsupported_extents(made.spec, made.config, apart, limits) is not None
+            assert refused == is_narrow, apart
+
+
+def test_rows_of_few_elements_have_more_slots_than_elements() -> None:
+    made = find_variant(FAMILIES, "reduction_sum_u8_axis0x2__multi_rows_g8_u2_v16_bpm8_i32", {})
+    sizes = {**next(iter(made.edge_cases())), "outer": 1, "k3": 1, "n": 2**28, "r2": 2**28, "rs2": 2, "r3": 1}
+    assert made.algorithm.unsupported_extents(made.spec, made.config, sizes, Limits.of(DEFAULT_ARCH)) is not None

@@ -313,8 +313,8 @@ MUTANTS = (
         "address", (MISALIGNED, WRONG),
     ),
     Mutant(
-        "multi_rows: blocks read the same", ON_MULTI_BLOCKS, MULTI_ROWS, "static_cast<long long>(split) * kGroup",
-        "0LL * kGroup", WRONG,
+        "multi_rows: blocks read the same", ON_MULTI_BLOCKS, MULTI_ROWS,
+        "static_cast<{{ index }}>(split) * kGroup", "0LL * kGroup", WRONG,
     ),
     Mutant(
         "multi_rows: a vector too many of the last tile [2]", ON_MULTI_TILES, MULTI_ROWS,

@@ -8,7 +8,8 @@ types, were swept at a few sizes only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gen.dtypes import LoadModifier
 from gen.families.config import Config
@@ -90,14 +91,23 @@ def _several_axes(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
               for group, unroll in ((32, 4), (8, 2)) for vec in vectors),
             MultiRowsConfig(group=256, unroll=4, vec_bytes=vectors[0], tiles=True),
         )  # fmt: skip
-        return (*(("multi_rows", config) for config in configs), *_flat_of_axes(), *strided)
+        return _narrow_first("multi_rows", configs, (*_flat_of_axes(), *strided))
     columns = [
         MultiColumnsConfig(columns_x=across, rows_y=down, unroll=4, vec_bytes=vec)
         for across, down in ((32, 8), (16, 16), (128, 1), (32, 4), (8, 16), (4, 16), (2, 32)) for vec in vectors
     ]  # fmt: skip
     threads = [(config, config.columns_x * config.rows_y) for config in columns]
     legal = [config for config, size in threads if no_shared_room(spec, config.vec_bytes, size) is None]
-    return (*(("multi_columns", config) for config in legal), *_flat_columns(2, MOST_GROUPS), *strided)
+    return _narrow_first("multi_columns", legal, (*_flat_columns(2, MOST_GROUPS), *strided))
+
+
+def _narrow_first(
+    name: str, configs: Sequence[MultiRowsConfig | MultiColumnsConfig], others: tuple[Choice, ...]
+) -> tuple[Choice, ...]:
+    """Base, then indices of 32 bits; those of 64 are for what these do not take."""
+    base, *more = ((name, config) for config in configs)
+    narrow = ((name, replace(config, index_bits=32)) for config in configs)
+    return (base, *narrow, *others, *more)
 
 
 def _flat_rows(axes: int, groups: tuple[tuple[int, int], ...], vec_bytes: int = 0) -> tuple[Choice, ...]:

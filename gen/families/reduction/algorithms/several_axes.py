@@ -14,7 +14,7 @@ from math import gcd
 from typing_extensions import override
 
 from gen.arch import WARP, Limits
-from gen.dtypes import I64, U32
+from gen.dtypes import I64, U32, DType
 from gen.families.base import Extents, Launch, Plan, beyond_grid
 from gen.families.config import Config, choice, tunable
 from gen.families.estimates import Demand
@@ -34,6 +34,7 @@ from gen.families.reduction.algorithms.common import (
     shared_plan,
     split_after,
 )
+from gen.families.reduction.algorithms.flat import MOST_SPAN, beyond_span
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import MOST_GROUPS, Form, ShapeClass, edges, form, several_axes
 from gen.families.reduction.spec import ReductionSpec
@@ -43,9 +44,15 @@ THREADS_PER_BLOCK = 256
 MOST_COUNTED_ROWS = 4096  # whose ends are counted by thread; of more a bound is taken
 MERGE_INSTRUCTIONS, END_INSTRUCTIONS = 100, 12
 """Of a warp that adds elements beside vectors: moments are merged, with a quotient."""
-WALK_INSTRUCTIONS, PLACES_INSTRUCTIONS = 25, 500
-"""Of `multi_columns`: from row to row over several axes, and to find the first place and the way, by quotients."""
+MULTI_ROWS_INSTRUCTIONS = {64: (35, 600), 32: (25, 350)}
+MULTI_COLUMNS_INSTRUCTIONS = {64: (25, 500), 32: (13, 250)}
+"""From row to row over several axes, and to find the first place and the way by quotients, for bits of an index."""
+_INDEX_HELP = "bits of an element's number"
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
+
+
+def _index(config: MultiRowsConfig | MultiColumnsConfig) -> DType:
+    return U32 if config.index_bits == 32 else I64
 
 
 def _ends(length: int, items: int) -> int:
@@ -65,6 +72,7 @@ class MultiRowsConfig(Config):
         "bpm", (4, BLOCKS_PER_SM), base=BLOCKS_PER_SM, help="most blocks for each multiprocessor that share results"
     )
     tiles: bool = choice("tiles", (False, True), help="each row in tiles of the block, from its own first vector on")
+    index_bits: int = choice("i", (64, 32), help=_INDEX_HELP)
 
     def illegal(self) -> str | None:
         """Only whole blocks share a result, or read tiles."""
@@ -99,6 +107,12 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         """Neighbouring elements along the fastest reduced axis."""
         if form(extents) is not Form.STRIDED or extents["rs3"] != 1:
             return "it takes arrays whose axes do not merge to a matrix, of neighbours along the last reduced axis"
+        if config.index_bits == 32:
+            items, length = config.vec_bytes // spec.dtype.size, extents["r3"]
+            if found := beyond_span(extents):
+                return found
+            if extents["n"] // max(length, 1) * (length // items + _ends(length, items)) >= MOST_SPAN:
+                return f"its rows have more than {MOST_SPAN} slots"
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def inputs(self, spec: ReductionSpec, config: MultiRowsConfig) -> Mapping[str, object]:
@@ -131,11 +145,11 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
 
     @override
     def plan(self, spec: ReductionSpec, config: MultiRowsConfig) -> Plan:
-        n, block = (I64, size("n")), (THREADS_PER_BLOCK, 1, 1)
-        axes = tuple((I64, size(name)) for name in AXES)
+        index, block = _index(config), (THREADS_PER_BLOCK, 1, 1)
+        n, axes = (index, size("n")), tuple((index, size(name)) for name in AXES)
         if config.group < THREADS_PER_BLOCK:
             blocks = size("outer").ceil_div(THREADS_PER_BLOCK // config.group)
-            return Plan((Launch((blocks, ONE, ONE), block, ("in", *outputs(spec), (I64, size("outer")), n, *axes)),))
+            return Plan((Launch((blocks, ONE, ONE), block, ("in", *outputs(spec), (index, size("outer")), n, *axes)),))
         splits, most = self.splits(spec, config), size("multiprocessors") * config.blocks_per_sm
         return shared_plan(
             spec, Combine.TICKET, block, ((U32, splits), n, *axes), splits=splits, states=most, groups=size("outer"),
@@ -213,13 +227,14 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         partial = items > 1 and gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes != 0
         vectors, ends = max(length // items, 1), partial * _ends(length, items)
         own = rows * (vectors + ends) / (splits * config.group)
+        walk, before = MULTI_ROWS_INSTRUCTIONS[config.index_bits]
         mixed = partial * min(WARP * config.unroll / (vectors + ends), 1.0)  # loads at once that are not all vectors
         of_end = 2 * MERGE_INSTRUCTIONS if state_of(spec).moments else END_INSTRUCTIONS
         return demand_of(
             spec, extents, blocks=blocks, threads_per_block=THREADS_PER_BLOCK,
             busy=min(own, 1.0) * vectors / (vectors + ends), issuing=min(own, 1.0), vectors=max(own, 1.0),
-            at_once=config.unroll, vec_bytes=config.vec_bytes, walk=35 + 15 * partial + mixed * of_end,
-            more_instructions=600, combine=combine, reduces=config.group > WARP,
+            at_once=config.unroll, vec_bytes=config.vec_bytes, walk=walk + 15 * partial + mixed * of_end,
+            more_instructions=before, combine=combine, reduces=config.group > WARP,
         )  # fmt: skip
 
     @override
@@ -237,6 +252,7 @@ class MultiColumnsConfig(Config):
     rows_y: int = tunable("y", (1, 4, 8, 16, 32, 64), base=8, help="threads one below the other")
     unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    index_bits: int = choice("i", (64, 32), help=_INDEX_HELP)
 
     def illegal(self) -> str | None:
         """A block holds the threads."""
@@ -279,6 +295,8 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         """Neighbouring elements along the fastest kept axis."""
         if form(extents) is not Form.STRIDED or extents["ks3"] != 1:
             return "it takes arrays whose axes do not merge to a matrix, of neighbours along the last kept axis"
+        if config.index_bits == 32 and (found := beyond_span(extents)):
+            return found
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     @override
@@ -303,12 +321,12 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
 
     @override
     def plan(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Plan:
-        strips, splits, n = self.strips(spec, config), self.splits(spec, config), (I64, size("n"))
+        strips, splits, index = self.strips(spec, config), self.splits(spec, config), _index(config)
         most = size("multiprocessors") * BLOCKS_PER_SM  # blocks, where strips are shared at all
         columns = config.columns_x * (config.vec_bytes // spec.dtype.size)
         return shared_plan(
             spec, Combine.TICKET, (config.columns_x, config.rows_y, 1),
-            ((U32, strips), (U32, splits), n, *((I64, size(name)) for name in AXES)), splits=splits,
+            ((U32, strips), (U32, splits), *((index, size(name)) for name in ("n", *AXES))), splits=splits,
             states=most * columns, groups=self.groups(spec, config), tickets=most,
         )  # fmt: skip
 
@@ -329,6 +347,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         self, spec: ReductionSpec, config: MultiColumnsConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         sizes = {**extents, **limits.sizes()}
+        walk, before = MULTI_COLUMNS_INSTRUCTIONS[config.index_bits]
         strides = [extents[f"rs{axis}"] for axis in range(MOST_GROUPS)]
         strides += [extents[f"ks{axis}"] for axis in range(MOST_GROUPS - 1)]
         return columns_demand(
@@ -336,7 +355,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
             combine=Combine.TICKET, columns=extents["k3"], matrices=extents["outer"] // max(extents["k3"], 1),
             strips=built(self.strips, spec, config).at(sizes), splits=built(self.splits, spec, config).at(sizes),
             aligned=gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes == 0,
-            walk=WALK_INSTRUCTIONS, before=PLACES_INSTRUCTIONS,
+            walk=walk, before=before,
         )  # fmt: skip
 
     @override
