@@ -190,7 +190,7 @@ def page(
 
 def _html(figure: Any) -> str:
     made: str = figure.to_html(
-        full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
+        full_html=False, include_plotlyjs=False, config={"displayModeBar": False, "responsive": True}
     )
     return made
 
@@ -212,7 +212,7 @@ def _figure(title: str, across: str, up: str) -> Any:
 def _limits(calibration: Calibration, winners: Sequence[Winner]) -> Any:
     """Bandwidth that the winners of a device reach, beside what its memory can do."""
     figure = _figure(f"Winners on {calibration.device}", "median time, us", "GB/s")
-    figure.update_xaxes(type="log")
+    figure.update_xaxes(type="log", dtick=1)
     figure.update_layout(showlegend=True)
     points = [one for one in winners if one.device == calibration.device and "gb_per_s" in one.evidence]
     for family in dict.fromkeys(one.spec.partition("_")[0] for one in points):
@@ -222,9 +222,13 @@ def _limits(calibration: Calibration, winners: Sequence[Winner]) -> Any:
             text=[f"{one.spec}, {one.words}<br>{one.variant.partition('__')[2]}" for one in own],
             mode="markers", name=family, marker={"size": 10},
         )  # fmt: skip
-    for name in ("read", "write", "copy"):
+    times = [one.evidence["median_us"] for one in points] or [1.0]
+    for name, dash in (("read", "dash"), ("write", "dot"), ("copy", "solid")):
         reached = getattr(calibration, name)
-        figure.add_hline(y=reached, line={"dash": "dot", "color": GREY}, annotation_text=f"{name} {reached:.0f} GB/s")
+        figure.add_scatter(
+            x=[min(times) / 2, 2 * max(times)], y=[reached, reached], mode="lines", line={"dash": dash, "color": GREY},
+            name=f"{name} {reached:.0f} GB/s",
+        )  # fmt: skip
     return figure
 
 
@@ -268,6 +272,7 @@ def _marginal(rows: Sequence[Row], name: str, values: Sequence[object]) -> Any:
             y=[row.median_us for row in own], text=[row.variant.partition("__")[2] for row in own], name=word_of(value),
             marker={"color": BLUE}, boxpoints="all",
         )  # fmt: skip
+    figure.update_xaxes(type="category")
     figure.update_yaxes(type="log")
     return figure
 
