@@ -151,7 +151,7 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
         of_end = 2 * (grain - 1) * memory(element) + 30
         of_box = WIDE_WORDS / threads * (of_word + of_column) + of_end * ceil_div(2 * columns, threads)
         if gaps:  # ends of runs, element by element
-            of_box += WIDE_WORDS / threads * (grain * memory(element) + 8)
+            of_box += WIDE_WORDS / threads * (grain * (memory(element) + 2) + 8)
         of_place = 3 * _INDEX * config.axes * WIDE_WORDS / (grain * threads)
         of_place += 2 * _INDEX * config.axes * ceil_div(columns, threads)
         read, written = (
