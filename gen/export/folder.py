@@ -16,6 +16,7 @@ from gen.arch import Architecture
 from gen.dtypes import DType
 from gen.emit.render import environment_of, fill, render
 from gen.errors import GenError
+from gen.export.operators import calls_of
 from gen.export.program import Candidate, Chosen, ClassRow, Function, Program, arrays_of
 from gen.families.base import Operand, Variant
 from gen.paths import templates_root
@@ -100,6 +101,8 @@ def files_of(
     headers = {Path(one).name.replace(".", f"_of_{Path(one).parent.name}."): one for one in written}
     common: dict[str, object] = {"name": name, "version": gen.__version__, "about": about, "specs": specs}
     provenance = _provenance(name, programs, ptx_for)
+    operators = calls_of(programs)
+    common |= {"operators": operators, "operator_specs": {call.spec for call in operators}}
     common |= {"headers": list(headers), "identity": f"{gen.__version__} {hashlib.sha256(provenance).hexdigest()[:8]}"}
 
     def made(template: str, **more: object) -> bytes:
@@ -122,6 +125,8 @@ def files_of(
     }
     found |= {f"src/{one}": (templates_root() / path).read_bytes() for one, path in headers.items()}
     found |= {f"src/{spec['name']}.hpp": made("spec.hpp", spec=spec) for spec in specs}
+    if operators:
+        found[f"src/{name}_torch.cpp"] = made("torch.cpp")
     example = next((spec for spec in specs if spec["example"]), None)
     if example is not None:
         found["example/main.cpp"] = made("main.cpp", spec=example)
