@@ -229,9 +229,10 @@ class GpuArray:
 class Run:
     """A survey that is computed in parts, each from where the one before ended."""
 
-    def __init__(self, place: Place, survey: Survey) -> None:
+    def __init__(self, place: Place, survey: Survey, tune: float | None = None) -> None:
+        """Makes it ready; `tune` are the seconds in which a call of other steps is tuned first."""
         self._place, self._survey = place, survey
-        self._kernel = gen.load(spec_of_wave(), device=place.device)
+        self._kernel = gen.load(spec_of_wave(), device=place.device, tune=tune)
         shape = survey.courant.shape
         self._fields, self._others = ([place.put(np.zeros(shape, np.float32)) for _ in range(2)] for _ in range(2))
         self._courant = place.put(survey.courant)
@@ -242,6 +243,12 @@ class Run:
         traces = self._call(self._place.put(self._survey.wavelets[first:last]), last - first)
         self._fields, self._others = self._others, self._fields
         return self._place.get(self._fields[0]), self._place.get(traces)
+
+    @property
+    def variant(self) -> str:
+        """The variant that computes all steps in one call."""
+        shape, points = self._survey.courant.shape, len(self._survey.receivers)
+        return self._kernel.variant_for(shape, steps=self._survey.steps, u_receiver_count=points)
 
     def seconds(self) -> float:
         """The least time of all steps in one call."""
@@ -280,6 +287,7 @@ class Result:
     Attributes:
         place: the GPU, or the CPU run.
         shape, steps: of the model.
+        variant: that computed it.
         differences: from NumPy on the small model, by place.
         seconds: of all steps; None where nothing is timed.
         copy: bytes a second of a copy on that GPU; None without one.
@@ -288,6 +296,7 @@ class Result:
     place: str
     shape: tuple[int, int, int]
     steps: int
+    variant: str
     differences: tuple[tuple[str, float], ...]
     seconds: float | None = None
     copy: float | None = None
@@ -297,7 +306,11 @@ class Result:
         model = f"{' x '.join(map(str, self.shape))} cells, {self.steps} steps, {self.place}"
         checked = "; ".join(f"{difference:.1e} on {place}" for place, difference in self.differences)
         small = f"{' x '.join(map(str, SMALL))} cells and {FEW} steps"
-        found = [model, f"largest difference from NumPy in double, {small}, of the largest amplitude: {checked}"]
+        found = [
+            model,
+            self.variant,
+            f"largest difference from NumPy in double, {small}, of the largest amplitude: {checked}",
+        ]
         if self.seconds is not None and self.copy is not None:
             cells = prod(self.shape) * self.steps / self.seconds
             found.append(f"{1e6 * self.seconds / self.steps:.1f} us a step, {cells / 1e9:.1f} GCell/s")
@@ -379,8 +392,18 @@ def place_of_largest() -> Place:
     return OnGpu(CudaDevice(0, cache_home(output_home())))
 
 
-def computed(shape: tuple[int, int, int], steps: int, folder: Path, command: str) -> Result:
-    """Computes, draws, times where that means something, and writes both files into a folder."""
+def computed(
+    shape: tuple[int, int, int], steps: int, folder: Path, command: str, tune: float | None = None
+) -> Result:  # fmt: skip
+    """Computes, draws, times where that means something, and writes both files into a folder.
+
+    Args:
+        shape: of the model.
+        steps: of the whole run.
+        folder: for wave.md and wave.png.
+        command: by which this can be repeated.
+        tune: seconds in which the variant that is timed is chosen; None: the one that is chosen untuned.
+    """
     place = place_of_largest()
     work = prod(shape) * steps
     if isinstance(place, OnCpu) and work > MOST_ON_CPU:
@@ -395,8 +418,11 @@ def computed(shape: tuple[int, int, int], steps: int, folder: Path, command: str
         slices.append((last, wave[:, shape[1] // 2, :].copy()))
         heard.append(traces)
     draw(survey, slices, np.concatenate(heard), folder / "wave.png")
-    measured = (run.seconds(), place.copy_bytes_per_second()) if isinstance(place, OnGpu) else (None, None)
-    result = Result(place.name, shape, steps, differences, *measured)
+    seconds = copy = None
+    if isinstance(place, OnGpu):
+        run = Run(place, survey, tune)
+        seconds, copy = run.seconds(), place.copy_bytes_per_second()
+    result = Result(place.name, shape, steps, run.variant, differences, seconds, copy)
     (folder / "wave.md").write_text(page(result, command), encoding="utf-8")
     return result
 
@@ -417,13 +443,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", default="512x512x512", help="cells along depth, y and x")
     parser.add_argument("--steps", type=int, default=1000, help="time steps")
+    parser.add_argument("--tune", type=float, help="on a GPU: seconds in which variants are timed first")
     parser.add_argument("--out", type=Path, default=DOCS, help="the folder of wave.md and wave.png")
     given = parser.parse_args()
     if given.steps < PARTS:
         raise ArgumentError("--steps", f"must be at least {PARTS}", given.steps)
     if not given.out.is_dir():
         raise ArgumentError("--out", "must be a folder", given.out)
-    for line in computed(read_shape(given.shape), given.steps, given.out, as_called("python bench/wave.py")).lines():
+    command = as_called("python bench/wave.py")
+    for line in computed(read_shape(given.shape), given.steps, given.out, command, given.tune).lines():
         print(line)
     return 0
 

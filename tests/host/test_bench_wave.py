@@ -59,6 +59,7 @@ def test_a_gpu_gives_what_the_cpu_run_gives_in_parts_and_in_one_call(host_runner
     np.testing.assert_array_equal(one, last[0])
     np.testing.assert_array_equal(heard, np.concatenate([first[1], last[1]]))
     assert whole.seconds() > 0
+    assert whole.variant.endswith("__naive_x64_y4")  # so few blocks of another leave multiprocessors idle
 
 
 def test_a_wrong_wave_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +69,7 @@ def test_a_wrong_wave_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_result_says_what_the_memory_allows() -> None:
-    found = Result("A GPU", (512, 512, 512), 1000, (("A GPU", 1e-7),), 0.8, 4e12).lines()
+    found = Result("A GPU", (512, 512, 512), 1000, "march", (("A GPU", 1e-7),), 0.8, 4e12).lines()
     assert found[-2:] == ("800.0 us a step, 167.8 GCell/s", "0.671 of the memory's limit: 16 bytes a cell at 4000 GB/s")
 
 

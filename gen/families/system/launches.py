@@ -28,42 +28,42 @@ def stepping(spec: SystemSpec, sweep: Callable[[Sequence[str]], Launch]) -> Plan
     """
     steps = size(STEPS)
     longest = max(map(len, spec.histories))
-    rings = [_Ring(history, longest + 1) for history in spec.histories]
+    rotations = [_Rotation(history, longest + 1) for history in spec.histories]
     planned = [
         replace(_copy(spec, source, f"{name}_out"), times=_equals(steps, count))
         for count in range(longest)
-        for ring in rings
-        for source, name in zip(ring.history, ring.history[count:], strict=False)
+        for one in rotations
+        for source, name in zip(one.history, one.history[count:], strict=False)
     ]
 
     planned += [_link(spec, name) for name in spec.sources]
 
     def stepped(
-        step: Expr, targets: Sequence[str], times: Expr, swaps: Callable[[_Ring], Sequence[tuple[str, str]]]
+        step: Expr, targets: Sequence[str], times: Expr, swaps: Callable[[_Rotation], Sequence[tuple[str, str]]]
     ) -> list[Launch]:
-        now = {name: old for ring in rings for old, name in pairwise(ring.history)}
-        now |= {ring.history[0]: target for ring, target in zip(rings, targets, strict=True)}
+        now = {name: old for one in rotations for old, name in pairwise(one.history)}
+        now |= {one.history[0]: target for one, target in zip(rotations, targets, strict=True)}
         turn = [replace(sweep(targets), times=times)]
         turn += [_add(name, now[name], step) for name in spec.sources]
         turn += [_record(spec, name, now[name], step) for name in spec.receivers]
-        return [*turn[:-1], replace(turn[-1], swap=tuple(swap for ring in rings for swap in swaps(ring)))]
+        return [*turn[:-1], replace(turn[-1], swap=tuple(swap for one in rotations for swap in swaps(one)))]
 
     for rest in (*range(1, longest + 1), 0):
-        written = [ring.slots[(rest - 1) % ring.count] for ring in rings]
+        written = [one.slots[(rest - 1) % one.count] for one in rotations]
         rests = (steps % (longest + 1)).called("rest")
         times = rests // longest if rest == longest else _equals(rests, rest)
         times = times if rest else steps.at_most(1) * times
-        planned += stepped(ZERO, written, times, partial(_Ring.after_first, rest=rest))
-    targets = [ring.history[0] + "_out" for ring in rings]
+        planned += stepped(ZERO, written, times, partial(_Rotation.after_first, rest=rest))
+    targets = [one.history[0] + "_out" for one in rotations]
     for step in range(2, longest + 2):
         place, times = constant(step - 1), _exceeds(steps, step - 1)
         if step > longest:
             place, times = TIME + longest, steps.at_least(longest) - longest
-        planned += stepped(place, targets, times, partial(_Ring.after, step=step))
+        planned += stepped(place, targets, times, partial(_Rotation.after, step=step))
     scratch = [
-        Scratch(spare, _cells(spec) * spec.dtype.size * _exceeds(steps, len(ring.history) + place))
-        for ring in rings
-        for place, spare in enumerate(ring.spares)
+        Scratch(spare, _cells(spec) * spec.dtype.size * _exceeds(steps, len(one.history) + place))
+        for one in rotations
+        for place, spare in enumerate(one.spares)
     ]
     scratch += [Scratch(f"{name}_links", size(f"{name}_source_count") * 16) for name in spec.sources]
     return Plan(tuple(planned), tuple(scratch))
@@ -105,7 +105,7 @@ def _equals(one: Expr, number: int) -> Expr:
 
 
 @dataclass(frozen=True)
-class _Ring:
+class _Rotation:
     """The arrays of a history, which take turns: `count` are written, so that none is while a step still reads it.
 
     Step t of n writes slot (n - t) % count, so the last steps write the outputs, newest first.

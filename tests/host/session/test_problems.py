@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.dtypes import U8
+import gen
+from gen.dtypes import F32, U8
 from gen.errors import RunError
+from gen.families import FAMILIES
 from gen.families.base import Array, Expected, Extents, Launch, Layout, Operand, Plan
 from gen.families.expr import ONE
+from gen.families.names import find_family, variant
+from gen.families.system.launches import extents_of
+from gen.families.system.naive import NaiveConfig
 from gen.families.transpose import Transpose
 from gen.families.transpose.literature import MatrixSpec
 from gen.store.trials import Problem
@@ -115,3 +120,18 @@ def test_what_is_changed_in_place_starts_from_the_same_content_every_time(monkey
     assert len(bench.rounds([first], 4).times_us[first.name]) == 4
     bench.faults[second.name] = spoil("data", 3)
     assert bench.attempt(second).reason == "after the timing loop: data: 4 elements are wrong, the first is element 0"
+
+
+def test_a_system_with_scalars_and_points_can_be_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scalars are 1 where kernels are timed, for NumPy as well."""
+    family = find_family(FAMILIES, "system")
+    u = gen.fields("u")[0]
+    (rate,) = gen.scalars("rate")
+    spec = gen.system({u: u + rate * u.laplace()}, sources=u, receivers=u)
+    problem = Problem(family, spec, extents_of(spec, (5, 7), 2))
+    base, other = (variant(family, spec, "naive", NaiveConfig(block_x=x)) for x in (32, 64))
+    bench = Bench(monkeypatch, problem, base)
+    assert bench.attempt(other).status == "ok"
+    sweeps = [step for step in bench.gpu.launched[-1].steps if not step.entry]
+    assert sweeps
+    assert all((F32, 1) in step.arguments for step in sweeps)
