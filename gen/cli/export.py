@@ -10,7 +10,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Out, complete_name, families_of, folder_of, home_of, option
+from gen.cli.common import Json, Out, complete_name, families_of, folder_of, home_of, option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,6 +61,7 @@ def export(
         ),
     ] = None,
     out: Out = None,
+    json: Json = False,
 ) -> None:
     """Write a library of C++ that computes specs, with a C header, a CMake package and a Python module.
 
@@ -95,6 +96,15 @@ def export(
     files = made.files_of(library, programs, lambda variant, arch, ptx: codes[variant.name, arch, ptx], last)
     made.write(folder, files)
     size = len(files[f"src/{library}.code"]) / 2**20
+    if json:
+        output.data({
+            "folder": str(folder), "library": library, "architectures": archs, "kernels": len(codes),
+            "functions": [
+                {"name": one.name, "axes": [rank.axes for rank in one.ranks], "contiguous": list(one.dense)}
+                for one in programs
+            ],
+        })  # fmt: skip
+        return
     output.text(
         f"{folder}: {_counted(len(programs), 'function')}, {_counted(len(codes), 'kernel')}, "
         f"{size:.1f} MiB of code for {', '.join(archs)}"

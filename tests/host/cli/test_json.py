@@ -69,6 +69,14 @@ def test_every_key_that_is_printed_is_documented(arguments: tuple[str, ...]) -> 
         assert is_named(path, named), path
 
 
+@pytest.mark.exhaustive
+def test_what_is_exported_is_documented(tmp_path: Path) -> None:
+    exported = run("export", "reduction_sum_f32", "-o", tmp_path / "sums", "--shape", "1024", "--json").data
+    assert [one["name"] for one in exported["functions"]] == ["reduction_sum_f32"]
+    for path in paths(exported):
+        assert is_named(path, documented("export")), path
+
+
 def test_what_is_merged_is_documented(tmp_path: Path) -> None:
     run("generate", "--out", tmp_path / "one")
     for path in paths(run("merge", tmp_path / "one", "--json").data):
