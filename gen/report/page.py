@@ -17,7 +17,7 @@ from gen.errors import GenError, MissingToolError
 from gen.families.base import Family
 from gen.families.config import word_of
 from gen.families.extents import told_extents
-from gen.families.names import Known, find_variant
+from gen.families.names import Known, find_variant, named_variant
 from gen.paths import how_to_install
 
 if TYPE_CHECKING:
@@ -108,6 +108,41 @@ def _time(row: Row) -> float:
     return row.median_us or float("inf")
 
 
+@dataclass(frozen=True)
+class Rung:
+    """A kernel of the literature among the trials of a problem.
+
+    Attributes:
+        name: as the literature has it.
+        row: its trial.
+        over: how many times as fast it is as the one above; None for the first.
+    """
+
+    name: str
+    row: Row
+    over: float | None
+
+
+def ladders(spaces: Sequence[SearchSpace], families: Sequence[Family[Any]]) -> tuple[tuple[str, tuple[Rung, ...]], ...]:
+    """The kernels of the literature that were tried on a problem, in its order; the title of each problem first."""
+    named = [
+        (one.name, named_variant(family, one).name)
+        for family in families
+        for one in sorted(family.named, key=lambda one: one.rank)
+    ]
+    found = []
+    for space in spaces:
+        times = {row.variant: row for row in space.right}
+        rungs: list[Rung] = []
+        for name, variant in named:
+            row = times.get(variant)
+            if row is not None:
+                rungs.append(Rung(name, row, _time(rungs[-1].row) / _time(row) if rungs else None))
+        if len(rungs) > 1:
+            found.append((space.title, tuple(rungs)))
+    return tuple(found)
+
+
 def search_spaces(rows: Sequence[Row]) -> tuple[SearchSpace, ...]:
     """The problems of these trials, those with most trials first."""
     grouped: dict[tuple[str, str, str, str], list[Row]] = {}
@@ -181,6 +216,7 @@ def page(
         plotly=get_plotlyjs(),
         devices=sorted({one.device for one in winners} | {row.device for row in rows}),
         chosen=own,
+        ladders=ladders(spaces, families),
         spaces=[(space, _plots(space), tuple(space.reasons())) for space in spaces],
         limits=[_html(_limits(calibration, winners)) for calibration in calibrations],
         trials=len(rows),

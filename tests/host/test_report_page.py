@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from gen.families import FAMILIES
 from gen.families.base import Limits
 from gen.families.names import search_space, variant
 from gen.paths import output_home
-from gen.report.page import page, search_spaces
+from gen.report.page import ladders, page, search_spaces
 from gen.store.folder import known_specs, stored_calibrations
 from gen.store.trials import Row, Trials
 from gen.store.tuned import read_winners
@@ -120,6 +121,19 @@ def test_plots_show_every_trial_that_was_right_and_how_the_search_converged(made
     assert {"tile_dim", "padding"} <= varied
     ((_, wrong, _),) = space.reasons()
     assert wrong == len(rows()) - len(space.right)
+
+
+def test_the_kernels_of_the_literature_stand_in_their_order_with_what_each_gains(made: str) -> None:
+    ((title, rungs),) = ladders(search_spaces(rows()), FAMILIES)
+    assert title == "transpose_10_b32, rows 512, cols 256, on NVIDIA H200"
+    by_name = {rung.name: rung for rung in rungs}
+    assert {"transposeSmemUnrollPad", "transposeDiagonal"} <= set(by_name)
+    assert [rung.over is None for rung in rungs] == [True] + [False] * (len(rungs) - 1)
+    for before, rung in pairwise(rungs):
+        assert before.row.median_us is not None
+        assert rung.row.median_us is not None
+        assert rung.over == before.row.median_us / rung.row.median_us
+        assert f"<td>{rung.name}</td>" in made
 
 
 def test_the_command_writes_a_page_from_the_folder_of_results(tmp_path: Path) -> None:
