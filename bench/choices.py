@@ -83,7 +83,9 @@ def specs() -> Iterator[Any]:
     yield "stencil_heat_de794a2b_f32"
     yield gen.stencil(gen.star(1, 3), boundary="wrap")
     yield gen.stencil(gen.star(3, 1), boundary="mirror")
-    yield from ("system_wave_7d72a419_f32", "system_reaction_5c3156d7_f32")
+    yield "system_wave_7d72a419_f32"
+    u, v = gen.fields("u v", ndim=3)
+    yield gen.system({u: u + 0.125 * u.laplace(order=4) - u * v, v: u * v}, boundary=["wrap", "mirror", "frozen"])
     yield "probe_read11_f32"
 
 

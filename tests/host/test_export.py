@@ -99,7 +99,7 @@ def test_the_library_launches_what_gen_launches(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["transpose_10_b32", "reduction_var", "reaction"])
+@pytest.mark.parametrize("name", ["transpose_10_b32", "reduction_var", "fields"])
 def test_libraries_for_arrays_of_any_size_choose_and_refuse_as_gen_does(name: str) -> None:
     command = [sys.executable, "bench/choices.py", "--only", name, "--problems", "400"]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
