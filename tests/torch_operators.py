@@ -244,6 +244,7 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: gen.torch.correlate(x, [[1.0], [1.0, 2.0]]), "weights must be an array whose rows are equally long"),
     (lambda x: gen.torch.correlate(x, [[1.0]], "periodic"), "boundary must be one of"),
     (lambda _: gen.torch.operator(gen.reduction("minmax")), "spec must be a reduction to one statistic"),
+    (lambda _: gen.torch.operator(gen.permutation((1, 0), "float32", to="float16")), "a permutation that changes no"),
 ]
 
 

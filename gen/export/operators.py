@@ -54,7 +54,7 @@ def _calls(program: Program) -> Iterator[Call]:
                      f"{spec.ddof}, {asked}, {_scalar(spec.result)}")
                 for asked in _results(spec, rank, tuple(axes))
             )  # fmt: skip
-    elif isinstance(spec, TransposeSpec) and spec == TransposeSpec(spec.axes, spec.dtype):
+    elif isinstance(spec, TransposeSpec) and spec.values is None and not spec.in_place:
         yield Call("permute", program.name, f"{spec.dtype.size}, {_listed(spec.axes)}")
     elif isinstance(spec, StencilSpec):
         modes = ",".join(one if isinstance(one, str) else "/".join(one) for one in spec.boundaries)

@@ -27,6 +27,8 @@ def program(spec: Any) -> Program:
 def test_a_library_knows_which_calls_of_operators_mean_its_specs() -> None:
     five = gen.stencil([[0.0, 1.0, 0.0], [1.0, -4.0, 1.0]], boundary=["wrap", ("mirror", "nearest")])
     calls = calls_of([program(spec) for spec in (*aoti.SPECS, gen.reduction("sum", "int32"), five)])
+    for spec in (gen.permutation((1, 0), "float32", to="float16"), gen.permutation((1, 0), "float32", in_place=True)):
+        assert calls_of([program(spec)]) == ()
     float_, long = "at::ScalarType::Float", "at::ScalarType::Long"
     mean, total = f'"mean", {float_}, 2, {{1}}, 0', '"sum", at::ScalarType::Int, 2, {0, 1}, 0'
     assert [(call.operator, call.key) for call in calls] == [
