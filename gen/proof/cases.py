@@ -284,24 +284,23 @@ def _booleans(random: np.random.Generator, shape: tuple[int, ...], content: Cont
 def _floats(random: np.random.Generator, shape: tuple[int, ...], dtype: DType, content: Content) -> Array:
     if content in _ONE_VALUE:
         return np.full(shape, _ONE_VALUE[content])
+    if content is Content.INTEGERS:
+        drawn = random.integers(-8, 8, shape)
+        return np.asarray(drawn + (drawn >= 0), np.float64)
+    if content in (Content.SPREAD, Content.EXTREME):
+        signs = random.choice((-1.0, 1.0), shape)
+        if content is Content.SPREAD:
+            # The product of any two, and the sum of as many, still fits.
+            half = int(np.frexp(dtype.largest)[1]) // 2 - 1
+            return np.ldexp(signs * random.uniform(1.0, 2.0, shape), random.integers(-half, half, shape))
+        ends = (dtype.largest, dtype.smallest_normal, dtype.smallest, 1.0, 1.0 + 2 * dtype.unit_roundoff)
+        return np.asarray(random.choice(ends, shape) * signs)
     values: Array = np.asarray(random.standard_normal(shape))
-    signs = random.choice((-1.0, 1.0), shape)
-    match content:
-        case Content.RANDOM:
-            smallest = float(dtype.smallest)  # a deviate nearer to 0 would become 0 in a narrow type
-            values = np.where(np.abs(values) < smallest, smallest, values)
-        case Content.INTEGERS:
-            values = np.asarray(random.integers(1, 9, shape) * signs)
-        case Content.SPREAD:
-            half = (
-                int(np.frexp(dtype.largest)[1]) // 2 - 1
-            )  # the product of any two, and the sum of as many, still fits
-            values = np.ldexp(signs * random.uniform(1.0, 2.0, shape), random.integers(-half, half, shape))
-        case Content.SPECIAL if values.size:
-            values.reshape(-1)[random.integers(0, values.size, 2)] = random.choice((np.nan, np.inf, -np.inf), 2)
-        case Content.EXTREME:
-            ends = (dtype.largest, dtype.smallest_normal, dtype.smallest, 1.0, 1.0 + 2 * dtype.unit_roundoff)
-            values = np.asarray(random.choice(ends, shape) * signs)
+    if content is Content.RANDOM:
+        smallest = float(dtype.smallest)  # a deviate nearer to 0 would become 0 in a narrow type
+        return np.where(np.abs(values) < smallest, smallest, values)
+    if values.size:  # SPECIAL
+        values.reshape(-1)[random.integers(0, values.size, 2)] = random.choice((np.nan, np.inf, -np.inf), 2)
     return values
 
 
