@@ -40,6 +40,7 @@ OTHERS: tuple[tuple[str, Spec], ...] = (
     ("system", gen.system({U: (2 * U - V) * U + M * V - (U * V - M) * U.laplace(order=4) - M, V: V - 3 * U * (V - M)})),
     ("transpose", TransposeSpec(dtype=C64, values=Values(C64, C64, 2.5, conjugate=True))),
 )
+PARTS = 3  # of a family's algorithms, for several workers: together they take most of a minute
 TWO_SUMS = """
 extern "C" __global__ void two_sums(float* out, float a, float b, float c) { *out = %s; }
 """
@@ -77,23 +78,24 @@ def chosen() -> Iterator[Variant]:
         yield from in_the_middle(family, spec, family.algorithms[family.base(spec, family.shape_classes(spec)[0])[0]])
 
 
-def every() -> Iterator[Variant]:
+def every(family: Family[Any], part: int) -> Iterator[Variant]:
     """A variant of every algorithm for every spec of its catalogue; reductions with moments of every type instead.
 
     Of these each algorithm has one form of the array for each type, in turns: what is fused hangs on no more of it.
     """
-    for family in FAMILIES:
-        own = [family.extra_proof_specs[name] for name in family.algorithms if name in family.extra_proof_specs]
-        specs = [*family.catalogue, *own, *(spec for name, spec in OTHERS if name == family.name)]
-        for place, algorithm in enumerate(family.algorithms.values()):
-            if family.name == "reduction":
-                specs = [family.extra_proof_specs.get(algorithm.name, family.catalogue[0]), OTHERS[0][1]]
-                for turn, dtype in enumerate((F64, F16)):
-                    forms = [ReductionSpec(MOMENTS, dtype, axis=form.axis) for form in REDUCTIONS]
-                    taken = [spec for spec in forms if legal_space(algorithm, spec)]
-                    specs += taken[(place + turn) % len(taken) :][:1] if taken else []
-            for spec in specs:
-                yield from in_the_middle(family, spec, algorithm)
+    own = [family.extra_proof_specs[name] for name in family.algorithms if name in family.extra_proof_specs]
+    specs = [*family.catalogue, *own, *(spec for name, spec in OTHERS if name == family.name)]
+    for place, algorithm in enumerate(family.algorithms.values()):
+        if place % PARTS != part:
+            continue
+        if family.name == "reduction":
+            specs = [family.extra_proof_specs.get(algorithm.name, family.catalogue[0]), OTHERS[0][1]]
+            for turn, dtype in enumerate((F64, F16)):
+                forms = [ReductionSpec(MOMENTS, dtype, axis=form.axis) for form in REDUCTIONS]
+                taken = [spec for spec in forms if legal_space(algorithm, spec)]
+                specs += taken[(place + turn) % len(taken) :][:1] if taken else []
+        for spec in specs:
+            yield from in_the_middle(family, spec, algorithm)
 
 
 @pytest.mark.parametrize("made", tuple(chosen()), ids=lambda made: made.name)
@@ -102,8 +104,10 @@ def test_no_product_and_sum_are_fused_that_the_text_does_not_fuse(made: Variant)
 
 
 @pytest.mark.exhaustive
-def test_no_product_and_sum_are_fused_anywhere() -> None:
-    texts = {made.name: render(made) for made in every()}
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_no_product_and_sum_are_fused_anywhere(family: Family[Any], part: int) -> None:
+    texts = {made.name: render(made) for made in every(family, part)}
     assert [name for name, text in texts.items() if not linked_with(text) and not same_code(name, text)] == []
 
 
