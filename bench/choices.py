@@ -97,7 +97,7 @@ def compared(program: Program, library: ModuleType, count: int, winners: Any) ->
     for number, target in enumerate(program.targets):
         chooser = target.chooser(family, spec, winners)
         held = {program.entries[place].variant.name for place in program.codes[number]}
-        share = count // len(program.targets)
+        share = -(-count // len(program.targets))
         for problem in _many(program, share, 11 + number):
             wanted = by_gen(family, spec, chooser, target, problem)
             found = by_library(library, program.name, spec, target, problem)
