@@ -25,6 +25,7 @@ from gen.families.system.text import inputs_of, reach_of, text_of_system
 LEAST_BLOCKS = 128  # four fewer than an H100 or H200 has multiprocessors
 WORD_BITS = 32
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the devices that have most
+_MOST_CELLS = 1 << 17  # of a block
 _MOST_EDGE_PLANES = 32  # a block of more takes long on the CPU run
 
 
@@ -35,12 +36,17 @@ class MarchConfig(Config):
     block_x: int = tunable("x", (32, 64), base=32, help="threads of a block along a row")
     block_y: int = tunable("y", (4, 8, 16), base=8, help="threads of a block down the rows")
     rows: int = tunable("u", (1, 2, 4, 8), base=4, help="rows of cells that a thread computes")
-    planes: int = tunable("z", (32, 64, 128, 256), base=64, help="planes that a block computes, one after the other")
+    planes: int = tunable("z", (32, 64, 128), base=64, help="planes that a block computes, one after the other")
     ahead: int = tunable("s", (1, 2), base=2, help="planes on their way to shared memory")
 
     def illegal(self) -> str | None:
         """A block can have at most 1024 threads."""
         return beyond_block(self.block_x * self.block_y)
+
+    def unsearched(self) -> str | None:
+        """Blocks of which there are several for each multiprocessor, where fields are as large as 512 x 512 x 512."""
+        cells = self.block_x * self.block_y * self.rows * self.planes
+        return f"a block has {cells} cells, so a device has few blocks" if cells > _MOST_CELLS else None
 
 
 class March(Algorithm[SystemSpec, MarchConfig]):
