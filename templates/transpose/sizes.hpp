@@ -129,7 +129,8 @@ struct Box {
   // How full it is, in squares, in words of its tile, in columns and in rows; above 1 it is too large.
   double filled_by_squares() const {
     const Int length = run(true), columns = elements() / places[0];
-    if (places[0] == 1 || axes.axis[0].in_stride < length || axes.axis[0].in_stride == 1) return HUGE_VAL;
+    const MovedAxis& down = axes.axis[0];
+    if (places[0] == 1 || down.in_stride < length || down.in_stride == 1 || down.out_stride > 1) return HUGE_VAL;
     const Int groups = rounded_up_quotient(places[0], grain());
     const Int squares = groups * (columns / length) * rounded_up_quotient(length + grain() - 1, grain());
     const Int words = columns / grain() * (grain() * groups + 1) + columns % grain() * groups;

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.dtypes import B8, B16, B32, B64, B128
+from gen.families import FAMILIES
 from gen.families.base import Extents, Limits
 from gen.families.config import pairwise
 from gen.families.extents import extents_of, layout_of
-from gen.families.names import illegal, search_space, variant
+from gen.families.names import find_variant, illegal, search_space, variant
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.algorithms.packed import (
     FILLED_BYTES,
@@ -143,6 +144,17 @@ def test_boxes_of_every_kind_equal_numpy(host_runner: HostRunner) -> None:
             case = Case(extents, Content.RANDOM, number, offset=OFFSETS[number % len(OFFSETS)])
             failure = check(kernel, host_runner.limits, case)
             assert failure is None, str(failure)
+
+
+@pytest.mark.parametrize("tag", ["tpb512_u4", "tpb512_u4_rwords"])
+def test_full_boxes_of_whole_words_are_written_between_words_too(tag: str, host_runner: HostRunner) -> None:
+    """They have a word more for each run then, which no thread has kept."""
+    made = find_variant(FAMILIES, f"transpose_021_b16__packed_a3_{tag}", {})
+    spec = TransposeSpec((0, 2, 1), B16)
+    (kernel,) = host_runner.load([made])
+    for offset in (0, 14):
+        failure = check(kernel, host_runner.limits, Case(problem(spec, (129, 8, 33)), Content.RANDOM, 3, offset=offset))
+        assert failure is None, str(failure)
 
 
 def test_packed_moves_whole_sectors_where_a_tile_is_mostly_empty(host_runner: HostRunner) -> None:

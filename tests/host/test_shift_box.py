@@ -101,8 +101,9 @@ def test_shift_box_says_what_it_cannot_compute(spec: TransposeSpec, says: str) -
 
 def test_what_has_no_long_columns_says_so() -> None:
     spec = TransposeSpec((0, 2, 1), B8)
-    for shape in ((1000, 3, 5), (7, 1, 1000)):
-        reason = SHIFT_BOX.unsupported_extents(spec, ShiftBoxConfig(axes=3), extents_of(FAMILY, spec, shape), LIMITS)
+    for shape, gap in (((1000, 3, 5), 0), ((7, 1, 1000), 0), ((7, 1, 1000), 2)):
+        extents = problem(spec, shape, 0, gap)  # of which the output's columns do not follow each other
+        reason = SHIFT_BOX.unsupported_extents(spec, ShiftBoxConfig(axes=3), extents, LIMITS)
         assert reason == "runs are too short, or lie along the same axis in both arrays, for boxes of 16 rows"
 
 

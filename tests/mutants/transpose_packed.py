@@ -51,6 +51,8 @@ MUTANTS = (
     Mutant("boxes: a word of the tile behind the last", ON_BYTES, PACKED, "min(unit + 1, (elements - 1) / kElements)",
            "unit + 1", (UNINITIALISED, OUTSIDE_READ), at="last unit"),
     Mutant("boxes: words of the tile are not shifted", ON_BYTES, PACKED, "8 * kSize * shift", "0", WRONG, at="shift"),
+    Mutant("boxes: words more than threads keep are left out", ON_BYTES, PACKED, "i < written.units", "i < 0",
+           (WRONG, UNINITIALISED), at="more units"),
     Mutant("boxes: the tile behind the last element is not filled", ON_BYTES, PACKED, "thread == 0", "false",
            UNINITIALISED, at="behind the last"),
     # of these by words

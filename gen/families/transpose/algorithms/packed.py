@@ -288,9 +288,9 @@ def _filled(sides: Sides, box: Sequence[int]) -> float:
 
 
 def _shifted(sides: Sides, box: Sequence[int]) -> float:
-    """The same of the boxes of `shift_box`; infinite where runs of the input lie along the output's fastest axis."""
+    """The same of the boxes of `shift_box`; infinite where runs of the input lie along the output's, or it has none."""
     run, apart, element = _run(sides.read, box), sides.axes[0].in_stride, sides.element
-    if box[0] == 1 or apart < run or apart == 1:
+    if box[0] == 1 or apart < run or apart == 1 or sides.axes[0].out_stride > 1:
         return inf
     squares = squares_of(box[0], prod(box) // box[0], run, element)
     return max(
@@ -566,6 +566,7 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         yield make(spec, 6, 2 * side + 3, 7 if several else 1, out_gap=3)
         yield make(spec, 3 * side, 6 * side, in_gap=4 * gap, out_gap=8)
         yield make(spec, 12, 16, 9 if several else 1)
+        yield make(spec, 256, 64, 2 if several else 1)  # of bytes a full box of whole words
 
     def inputs(self, spec: TransposeSpec, config: PackedConfig) -> Mapping[str, object]:
         """Units of a box at most, and boxes of a block."""
