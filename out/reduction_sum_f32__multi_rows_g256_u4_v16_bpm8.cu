@@ -18,7 +18,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 2d7a6921338c70de
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 e2b74a0412904d27
 //
 // Written by gen: change the template, not this file.
 
@@ -207,8 +207,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const long long row_strides[kAxes] = {rs0, rs1, rs2, 0};
   const Item* const begin = in + position_of(result, kept, kept_strides).offset;
 
-  // Each row has slots for its vectors, which lie at multiples of kVecBytes; and for each element that
-  // may lie beside them, unless rows begin and end with a vector.
+  // Each row has slots for its vectors, which lie at multiples of kVecBytes; and for each element
+  // that may lie beside them, unless rows begin and end with a vector.
   const unsigned long long strides = static_cast<unsigned long long>(rs0 | rs1 | rs2 | r3);
   const unsigned long long address = reinterpret_cast<unsigned long long>(begin);
   const bool aligned = (address | strides * sizeof(Item)) % kVecBytes == 0;
