@@ -61,14 +61,19 @@ def potholes_table(content: dict[str, Any]) -> str:
     for family in ("reduction", "transpose", "stencil"):
         ratios = sorted(row["ratio"] for row in timed if row["family"] == family)
         if ratios:
-            level = sum(ratio >= LEVEL for ratio in ratios) / len(ratios)
-            found.append(
-                (family, str(len(ratios)), f"{geometric_mean(ratios):.3f}", f"{level:.0%}", f"{ratios[0]:.2f}")
-            )
+            found.append((family, str(len(ratios)), *_shares(ratios)))
+        tuned = sorted(row["peer_us"] / row["tuned_us"] for row in timed if row["family"] == family and row["tuned_us"])
+        if tuned:
+            found.append((f"{family}, tuned at its first call", str(len(tuned)), *_shares(tuned)))
     when = f"{content['device']} ({content['driver']}), {content['date']}, by `{content['command']}`"
     said = f"Measured on one {when}; gen's {content['gen']}, so without kernels and estimates that came later."
     columns = ("family", "cases", "geomean of the peer's time over ours", f"at {LEVEL} or more", "worst")
     return f"{said}\n\n{markdown(columns, found)}"
+
+
+def _shares(ratios: Sequence[float]) -> tuple[str, str, str]:
+    level = sum(ratio >= LEVEL for ratio in ratios) / len(ratios)
+    return f"{geometric_mean(ratios):.3f}", f"{level:.0%}", f"{min(ratios):.2f}"
 
 
 def compared(results: Results) -> str:
