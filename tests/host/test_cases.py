@@ -262,3 +262,9 @@ def test_what_a_seed_draws_hypothesis_may_draw_too(family: Family[Any], spec: Sp
 def test_a_case_says_what_it_is() -> None:
     case = Case({"rows": 3, "cols": 4}, Content.SPREAD, seed=5, offset=1, multiprocessors=2)
     assert str(case) == "rows 3, cols 4; spread seed 5; offset 1; 2 multiprocessors"
+
+
+def test_equal_elements_come_in_vectors_too() -> None:
+    family = FAMILIES[0]
+    zeros = [case for case in cases_of(family, family.catalogue[0]) if case.content is Content.ZEROS]
+    assert {case.offset == 0 for case in zeros} == {False, True}

@@ -20,6 +20,7 @@ from gen.families.reduction.algorithms.columns import ColumnsConfig, StreamConfi
 from gen.families.reduction.algorithms.common import Combine
 from gen.families.reduction.algorithms.grid import ALONE, ClusterConfig, FlagsConfig, StridedConfig
 from gen.families.reduction.algorithms.rows import BlockReduce, RowsConfig, SingleConfig
+from gen.families.reduction.algorithms.several_axes import MultiRows, MultiRowsConfig
 from gen.families.reduction.shapes import problem
 from gen.proof.cases import MULTIPROCESSOR_COUNTS, OFFSETS, Case
 from gen.proof.host import HostRunner
@@ -180,3 +181,14 @@ def test_a_second_pass_runs_where_there_are_partial_results() -> None:
     for n, passes in ((0, 0), (1, 0), (4096, 0), (4097, 1), (2**28, 1)):
         sizes = {"n": n, **H100.sizes()}
         assert (first.grid[0].at(sizes) > 1, second.grid[0].at(sizes)) == (passes == 1, passes)
+
+
+@pytest.mark.parametrize("axis", [None, (-1,), (0, 2)])
+@pytest.mark.parametrize("tiles", [False, True])
+def test_some_edge_case_of_multi_rows_has_blocks_that_share_a_result(axis: tuple[int, ...] | None, tiles: bool) -> None:
+    made, algorithm = spec("sum", axis=axis), MultiRows()
+    config = MultiRowsConfig(group=256, unroll=8, vec_bytes=16, tiles=tiles)
+    splits = [
+        algorithm.splits(made, config).at({**extents, **H100.sizes()}) for extents in algorithm.edge_cases(made, config)
+    ]
+    assert max(splits) > 1

@@ -23,6 +23,7 @@ from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.columns import columns_demand, no_registers, no_shared_room
 from gen.families.reduction.algorithms.common import (
     AXES,
+    ROUNDS_ALONE,
     Combine,
     ReductionAlgorithm,
     block_roundings,
@@ -121,12 +122,19 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
 
     @override
     def edge_cases(self, spec: ReductionSpec, config: MultiRowsConfig) -> Iterator[Extents]:
-        """Rows of which a group's last slots, or the last tile, have 1, 2, all but 1 and all of their elements."""
+        """Rows of which a group's last slots, or the last tile, have 1, 2, all but 1 and all of their elements.
+
+        And rows so long that blocks share a result.
+        """
         tile, extent = min(config.group, WARP) * max(config.vec_bytes // spec.dtype.size, 2), 3
         if config.tiles:
             tile, extent = THREADS_PER_BLOCK * config.unroll * (config.vec_bytes // spec.dtype.size), 2
-        found = (several_axes(spec, ShapeClass.MULTI_ROWS, extent, last) for last in edges(tile))
-        return (sizes for sizes in found if sizes is not None)
+        sizes = [(extent, last) for last in edges(tile)]
+        if config.group == THREADS_PER_BLOCK:
+            block = THREADS_PER_BLOCK * config.unroll * (config.vec_bytes // spec.dtype.size)
+            sizes.append((2, (ROUNDS_ALONE + 1) * block))
+        found = (several_axes(spec, ShapeClass.MULTI_ROWS, *one) for one in sizes)
+        return (one for one in found if one is not None)
 
     def splits(self, spec: ReductionSpec, config: MultiRowsConfig) -> Expr:
         """Blocks of a result."""
