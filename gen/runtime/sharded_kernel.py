@@ -42,7 +42,7 @@ from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count
 from gen.runtime.signature import Signature
 
 STEPS_OF_PHASES = (16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
-RIM_PART = 64  # a rank computes at most this part of its own cells once more at its rims, where that can be chosen
+RIM_PART = 32  # a rank computes at most this part of its own cells once more at its rims: by bench/shards-h200.json
 MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
 
 Arrays = tuple[ShardedArray, ...]
