@@ -67,12 +67,9 @@ def further(family: Family[Any], specs: Sequence[Spec], name: str) -> list[Varia
     """As many of its other specs, in turns."""
     algorithm = family.algorithms[name]
     covers = [(spec, pairwise(legal_space(algorithm, spec))) for spec in specs[1:]]
-    return [
-        variant(family, spec, algorithm, configs[place % len(configs)])
-        for place, (spec, configs) in zip(
-            range(max((len(each) for _, each in covers), default=0)), cycle(covers), strict=False
-        )
-    ]
+    turns = zip(range(max((len(each) for _, each in covers), default=0)), cycle(covers), strict=False)
+    found = (variant(family, spec, algorithm, configs[place % len(configs)]) for place, (spec, configs) in turns)
+    return list({made.name: made for made in found}.values())
 
 
 def specs_of(family: Family[Any], name: str) -> list[Spec]:
