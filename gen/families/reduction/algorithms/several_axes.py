@@ -52,6 +52,23 @@ _INDEX_HELP = "bits of an element's number"
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
 
 
+def _most_of_slots(own: int, of_row: int, some: int, threads: int) -> int:
+    """How many of a thread's slots are at most among `some` neighbouring ones of a row.
+
+    Args:
+        own: slots of the thread, each so many `threads` behind the one before.
+        of_row: slots of a row.
+        some: of these, those that are counted.
+        threads: that share the rows.
+    """
+    if of_row == 0:
+        return 0
+    apart = gcd(of_row, threads)  # between the places in a row that a thread meets
+    period, of_period = of_row // apart, -(-some // apart)
+    periods, more = divmod(own, period)
+    return periods * of_period + min(more, of_period)
+
+
 def _index(config: MultiRowsConfig | MultiColumnsConfig) -> DType:
     return U32 if config.index_bits == 32 else I64
 
@@ -174,10 +191,15 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
             share, ends = Share.of_vectors(spec, config.vec_bytes, loads, folds, 0, run), chain(partial)
             team = min(team, max(extents["r3"] // items, items - 1, 1))  # threads of a block that read anything
         else:
-            slots = extents["r3"] // items + _ends(extents["r3"], items)
-            loads = -(-slots * (n // max(extents["r3"], 1)) // (splits * config.group))
+            vectors, beside = extents["r3"] // items, _ends(extents["r3"], items)
+            rows, threads = n // max(extents["r3"], 1), splits * config.group
+            own = -(-(vectors + beside) * rows // threads)
+            loads = max(
+                _most_of_slots(own, vectors + beside, vectors, threads),
+                -(-vectors * rows // threads),  # of rows that have no other slots
+            )
             share = Share.of_vectors(spec, config.vec_bytes, loads, loads, 0, run)
-            ends = chain(loads)
+            ends = chain(_most_of_slots(own, vectors + beside, beside, threads))
         if items > 1:  # elements that no vector of their row holds are added one by one, to a state of their own
             joined = int(loads > (0 if config.tiles else 1))
             share = Share(max(share.additions, ends) + joined, max(share.merges, ends) + joined, share.run)
