@@ -444,12 +444,14 @@ def main() -> int:
     parser.add_argument("--shape", default="512x512x512", help="cells along depth, y and x")
     parser.add_argument("--steps", type=int, default=1000, help="time steps")
     parser.add_argument("--tune", type=float, help="on a GPU: seconds in which variants are timed first")
-    parser.add_argument("--out", type=Path, default=DOCS, help="the folder of wave.md and wave.png")
+    parser.add_argument("--out", type=Path, default=DOCS, help="the folder of wave.md and wave.png; made where needed")
     given = parser.parse_args()
     if given.steps < PARTS:
         raise ArgumentError("--steps", f"must be at least {PARTS}", given.steps)
-    if not given.out.is_dir():
-        raise ArgumentError("--out", "must be a folder", given.out)
+    try:
+        given.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError("--out", f"must be a folder: {error.strerror}", given.out) from None
     command = as_called("python bench/wave.py")
     for line in computed(read_shape(given.shape), given.steps, given.out, command, given.tune).lines():
         print(line)
