@@ -31,6 +31,7 @@ NO_RESULT = ("ST", "RED", "BAR", "BRA")  # their operands are all read
 ONE_BY_ONE = {
     "offset": "its arrays may overlap, so that each load waits for the store before it",
     "records": "its arrays may overlap, so that each load waits for the store before it",
+    "naive stencil": "each row's neighbours are asked for at once already; its rows share what they read",
     "tiled stencil": "the cells of a tile come in a loop whose length is that of no unrolled one",
 }
 

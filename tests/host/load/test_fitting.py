@@ -27,7 +27,7 @@ def test_untuned_it_is_what_is_made_for_as_many_columns(backend: FakeDevice) -> 
         assert kernel.why_for((ROWS, cols)) == f"what is often fast, {NOTHING}"
     assert kernel.variant_for((ROWS, 12)) == f"{BY_VECTORS}_stel"
     assert kernel.variant_for((ROWS, 5)) == ANY
-    assert kernel.variant_for((ROWS - 1, 3)) == ANY  # a column of the output begins between vectors
+    assert "__interleave_" not in kernel.variant_for((ROWS - 1, 3))  # a column of the output begins between vectors
     assert kernel.why_for((ROWS, 5)) == f"base, {NOTHING}"
 
 

@@ -49,6 +49,7 @@ MULTI_ROWS_INSTRUCTIONS = {64: (35, 600), 32: (25, 350)}
 MULTI_COLUMNS_INSTRUCTIONS = {64: (25, 500), 32: (13, 250)}
 """From row to row over several axes, and to find the first place and the way by quotients, for bits of an index."""
 _INDEX_HELP = "bits of an element's number"
+_FEW_WIDE = "indices of 64 bits are for the largest arrays, and go with unroll 4"
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
 
 
@@ -99,6 +100,10 @@ class MultiRowsConfig(Config):
         if self.group < THREADS_PER_BLOCK and self.tiles:
             return f"a group of {self.group} threads reads no tiles of a block"
         return None
+
+    def unsearched(self) -> str | None:
+        """Indices of 64 bits are for arrays that others do not take."""
+        return _FEW_WIDE if self.index_bits == 64 and self.unroll != 4 else None
 
 
 class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
@@ -291,8 +296,11 @@ class MultiColumnsConfig(Config):
     def unsearched(self) -> str | None:
         """Blocks are neither small nor thin."""
         threads = self.columns_x * self.rows_y
-        if not 64 <= threads <= 512:
-            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: 64 to 512 are of use"
+        least, most = (64, 256) if self.columns_x < 16 else (128, 512)
+        if not least <= threads <= most:
+            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: {least} to {most} are of use"
+        if self.index_bits == 64 and self.unroll != 4:
+            return _FEW_WIDE
         return None
 
 

@@ -69,6 +69,8 @@ class NaiveConfig(Config):
             return "places of 32 bits are offered where everything else is plain"
         if narrow != (self.block_y == WARP):
             return "blocks have 32 rows of threads where a row has fewer than a warp"
+        if self.block_x == 2 and self.unroll < 4:
+            return "blocks two threads wide are for rows of few cells, of which each computes four"
         if narrow and not (plain and self.coefficients is Coefficients.LITERAL):
             return "narrow blocks are for short rows, and are offered where everything else is plain"
         if self.unroll > 1 and not plain:
