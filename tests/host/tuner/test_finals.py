@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.families.base import Plan
+from gen.families.base import Plan, Variant
 from gen.store.trials import Trial, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import race, tuner
 from gen.tune.choose import choose
 from gen.tune.device import Entrant, Rounds
-from gen.tune.outcome import displaces, outcome_of, tried_as, winner_of
+from gen.tune.outcome import Outcome, displaces, outcome_of, tried_as, winner_of
 from gen.tune.race import (
     FINALISTS,
     FIRST_HEAT_VARIANTS,
@@ -33,7 +33,15 @@ from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.tuner.given import ALL, BASE, FIRST, MAY_WIN, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
 from tests.host.tuner.test_reruns import Ticking
 
-UNSETTLED = 12  # seed of a noise that does not settle the order of near ones by luck in the first rounds
+
+def unsettled(us: Callable[[Variant], float], own_noise: float, trials: Trials) -> tuple[FakeTuningDevice, Outcome]:
+    """A tuning whose finals go on after the first rounds: the noise of some seeds settles an order by luck."""
+    for seed in range(20):
+        device = FakeTuningDevice(us, own_noise=own_noise, driver=f"seed {seed}", seed=seed)
+        outcome = tuned(device, trials)
+        if outcome.finals is not None and outcome.finals.rounds > MIN_ROUNDS:
+            return device, outcome
+    raise AssertionError("the order of near ones is settled at once by every noise")
 
 
 @pytest.mark.parametrize(("ratio", "winner"), [(0.985, SECOND), (0.996, SECOND), (0.998, FIRST), (1.0, FIRST)])
@@ -87,8 +95,7 @@ def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials:
 
 def test_a_settled_finalist_is_timed_no_more_and_the_fastest_to_the_end(trials: Trials) -> None:
     us = times(_10=5.0, _20=5.05, _30=6.0)
-    device = FakeTuningDevice(lambda made: 10 * us(made), own_noise=0.1, seed=UNSETTLED)
-    outcome = tuned(device, trials)
+    device, outcome = unsettled(lambda made: 10 * us(made), 0.1, trials)
     assert outcome.finals is not None
     count = {name: len(found) for name, found in outcome.finals.times_us.items()}
     assert count[FIRST] == count[SECOND] == outcome.finals.rounds > MIN_ROUNDS
@@ -100,12 +107,9 @@ def test_a_settled_finalist_is_timed_no_more_and_the_fastest_to_the_end(trials: 
 
 
 def test_finals_that_take_long_end_unsettled(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = FakeTuningDevice(times(_10=5.0, _20=5.05), own_noise=0.2, seed=UNSETTLED)
-    unhurried = tuned(device, trials).finals
-    assert unhurried is not None
-    assert unhurried.rounds > MIN_ROUNDS
+    device, _ = unsettled(times(_10=5.0, _20=5.05), 0.2, trials)
     monkeypatch.setattr(race, "time", Ticking(lambda: 10.0 * len(again.finals)))
-    again = FakeTuningDevice(times(_10=5.0, _20=5.05), own_noise=0.2, seed=UNSETTLED)
+    again = FakeTuningDevice(times(_10=5.0, _20=5.05), own_noise=0.2, driver=device.driver, seed=device.seed)
     outcome = tuned(again, trials)
     assert outcome.finals is not None
     assert (outcome.finals.rounds, outcome.finals.settled) == (MIN_ROUNDS, False)
@@ -262,7 +266,7 @@ def test_the_finals_go_on_until_their_order_is_settled(trials: Trials) -> None:
     assert calm.finals is not None
     assert calm.finals.settled
     assert calm.finals.rounds == MIN_ROUNDS
-    near = tuned(FakeTuningDevice(times(_10=10.0, _20=10.06), own_noise=0.05, driver="2", seed=UNSETTLED), trials)
+    _, near = unsettled(times(_10=10.0, _20=10.06), 0.05, trials)
     assert near.finals is not None
     assert MIN_ROUNDS < near.finals.rounds <= MAX_ROUNDS
     assert near.interval is not None
