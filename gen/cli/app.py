@@ -24,7 +24,6 @@ from gen.cli import (
     generate,
     gpu,
     ladder,
-    merge,
     new,
     prove,
     report,
@@ -170,7 +169,6 @@ show.add_to(app)
 spec.add_to(app)
 new.add_to(app)
 trials.add_to(app)
-merge.add_to(app)
 report.add_to(app)
 compare.add_to(app)
 export.add_to(app)

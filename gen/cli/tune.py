@@ -1,9 +1,10 @@
-"""`gen tune`: which variant does it best."""
+"""`gen tune`: which variant does it best; `gen merge`: what several of its jobs found, as one."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,14 +12,23 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import outcomes, output
-from gen.cli.common import HelpAll, Json, OptionError, Out, complete_name, families_of, home_of, note_stand_in, option
+from gen.cli.common import (
+    HelpAll,
+    Json,
+    OptionError,
+    Out,
+    complete_name,
+    families_of,
+    folder_of,
+    home_of,
+    note_stand_in,
+    option,
+)
 from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, Gpu, check_compiler
 from gen.cli.rehearse import rehearse
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gen.families.base import Family
     from gen.gpu.device import GpuInfo
     from gen.store.trials import Problem
@@ -30,10 +40,11 @@ WHOLE_CATALOGUE = 170.0  # seconds, unless told otherwise
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Adds the commands."""
     app.command(
         "tune", epilog="Examples: `gen tune`, `gen tune transpose --shape 4096x4096`, `gen tune --arch sm_80`."
     )(tune)
+    app.command("merge", epilog="Examples: `gen merge part1 part2`, `gen merge part* --out tuned --json`.")(merge)
 
 
 def tune(
@@ -391,3 +402,28 @@ def check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapp
 def needs(given: list[str]) -> tuple[str, str]:
     """Subject and rule where options were given that only a GPU can honour."""
     return " and ".join(given), "needs a GPU" if len(given) == 1 else "need a GPU"
+
+
+def merge(
+    ctx: typer.Context,
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", parser=folder_of("DIR"), help="Folders that gen tune has written.")
+    ],
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Take winners, trials, specs and calibrations of other folders into the folder of results, and write the kernels.
+
+    With `gen tune --part K/N --out DIR` the jobs of a cluster tune a part each; this makes one folder of theirs. Of two
+    winners for the same device, spec and sizes the later one stays, of two of one day the faster.
+    """
+    from gen.tune.merge import merge as merged
+
+    home = home_of(out)
+    found = merged(folders, families_of(ctx), home)
+    if json:
+        output.data({"folder": str(home), **vars(found)})
+        return
+    counts = (("winner", found.winners), ("trial", found.trials), ("spec", found.specs))
+    taken = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts)
+    output.text(f"{home}: {taken} came from {len(folders)} folder{'' if len(folders) == 1 else 's'}")

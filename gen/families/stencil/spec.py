@@ -41,8 +41,30 @@ STEPS = "steps"
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,23}")
 
 
+class GridSpec(ShownSpec):
+    """What specs of cells on a grid share: what lies outside of it, and the type of sums."""
+
+    dtype: DType
+    boundary: Boundary | tuple[Outside, ...]
+
+    @property
+    def boundaries(self) -> tuple[Outside, ...]:
+        """What lies outside along each axis; a pair only where the ends differ."""
+        return cast("tuple[Outside, ...]", self.boundary)
+
+    @property
+    def ends(self) -> tuple[tuple[Boundary, Boundary], ...]:
+        """What lies before the first cell and past the last along each axis."""
+        return tuple(ends_of(outside) for outside in self.boundaries)
+
+    @property
+    def accumulator(self) -> DType:
+        """The type in which sums are computed, for cells of any type."""
+        return F64 if self.dtype == F64 else F32
+
+
 @dataclass(frozen=True)
-class StencilSpec(ShownSpec):
+class StencilSpec(GridSpec):
     """A correlation: each cell is the weighted sum of its neighbours, as `scipy.ndimage.correlate` has it.
 
     Terms are added in the row-major order of the weights, by fused multiply-add, from 0: a cell's value depends on
@@ -111,21 +133,6 @@ class StencilSpec(ShownSpec):
     def axes(self) -> tuple[str, ...]:
         """The names of the axes, slowest first."""
         return AXES[-len(self.shape) :]
-
-    @property
-    def boundaries(self) -> tuple[Outside, ...]:
-        """What lies outside along each axis; a pair only where the ends differ."""
-        return cast("tuple[Outside, ...]", self.boundary)
-
-    @property
-    def ends(self) -> tuple[tuple[Boundary, Boundary], ...]:
-        """What lies before the first cell and past the last along each axis."""
-        return tuple(ends_of(outside) for outside in self.boundaries)
-
-    @property
-    def accumulator(self) -> DType:
-        """The type in which terms are added."""
-        return F64 if self.dtype == F64 else F32
 
     @property
     def operands(self) -> tuple[Operand, ...]:

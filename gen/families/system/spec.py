@@ -9,15 +9,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from gen.dtypes import BF16, F16, F32, F64, I64, DType, find_dtype, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand
-from gen.families.html import ShownSpec
-from gen.families.stencil.spec import AXES, STEPS, Boundary, Outside, boundaries_of, ends_of, listed, outside_in_words
+from gen.families.stencil.spec import (
+    AXES,
+    STEPS,
+    Boundary,
+    GridSpec,
+    Outside,
+    boundaries_of,
+    listed,
+    outside_in_words,
+)
 from gen.families.system.terms import (
     RESERVED,
     Field,
@@ -46,7 +54,7 @@ _SUM = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 @dataclass(frozen=True)
-class SystemSpec(ShownSpec):
+class SystemSpec(GridSpec):
     """Fields that change together: what each becomes is an expression over the cells of the step before.
 
     Expressions are computed in the order in which they are written, every product that is added by a fused
@@ -143,21 +151,6 @@ class SystemSpec(ShownSpec):
     def axes(self) -> tuple[str, ...]:
         """The names of the axes, slowest first."""
         return AXES[-self.ndim :]
-
-    @property
-    def boundaries(self) -> tuple[Outside, ...]:
-        """What lies outside along each axis; a pair only where the ends differ."""
-        return cast("tuple[Outside, ...]", self.boundary)
-
-    @property
-    def ends(self) -> tuple[tuple[Boundary, Boundary], ...]:
-        """What lies before the first cell and past the last along each axis."""
-        return tuple(ends_of(outside) for outside in self.boundaries)
-
-    @property
-    def accumulator(self) -> DType:
-        """The type in which expressions are computed."""
-        return F64 if self.dtype == F64 else F32
 
     @property
     def updated(self) -> tuple[str, ...]:
