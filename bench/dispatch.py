@@ -12,23 +12,27 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone, device_of, farm_of
+from gen.errors import CompileError
 from gen.families.base import WIDEST
 from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants
 from gen.families.transpose import Transpose, TransposeSpec, permutation
 from gen.paths import output_home
 from gen.runtime.dispatch import Chooser
-from gen.store.trials import Problem
+from gen.store.trials import Problem, Trial
 from gen.store.tuned import Winner
-from gen.tune.attempts import Sources
-from gen.tune.tuner import time_variants
+from gen.tune.attempts import Sources, why_unable
+from gen.tune.device import Entrant
+from gen.tune.race import Finals, finals
+from gen.tune.search import known
+from gen.tune.tuner import base_of
 
 if TYPE_CHECKING:
     from gen.tune.device import TuningDevice
@@ -86,6 +90,49 @@ def cases() -> Iterator[Case]:
     yield Case(permutation((0, 2, 1), "f4"), (65536, 16, 16), "squares_tpb128_u1_stel", alignment=4)
     yield Case(permutation((0, 2, 1, 3), "f2"), (32, 128, 16, 60), "flat_copy_tpb256_u2")
     yield Case(permutation((0, 2, 1, 3), "f2"), (32, 128, 16, 64), "flat_copy_tpb256_u2", alignment=2)
+
+
+def time_variants(
+    problem: Problem, names: Iterable[str], device: TuningDevice, sources: Sources, deadline: float | None = None
+) -> tuple[tuple[Trial, ...], Finals]:
+    """Tries base and the variants of these names, and times those that are right in the same rounds.
+
+    Args:
+        problem: on which they are timed.
+        names: those that are no variants of its spec are passed over.
+        device: where it runs.
+        sources: compiles.
+        deadline: of `time.monotonic()`; there are no further rounds then.
+
+    Raises:
+        CompileError: base does not compile.
+        RunError: base is wrong.
+    """
+    base = base_of(problem, device)
+    wanted = {made.name: made for made in (base, *known(problem, names))}
+    session = device.open(problem, Entrant(base, sources.begin(base).future.result()))
+    trials: dict[str, Trial] = {}
+
+    def note(trial: Trial) -> None:
+        trials[trial.variant.name] = trial
+
+    try:
+        session.ready().result()
+        right = []
+        for made, code in sources.codes(wanted.values(), deadline):
+            reason = why_unable(made, problem, device.limits)
+            if reason is not None:
+                note(Trial(made, "infeasible", reason=reason))
+            elif isinstance(code, CompileError):
+                note(Trial(made, "compile_failed", reason=code.log))
+            else:
+                right.append(Entrant(made, code))
+                note(session.submit(right[-1], float("inf")).result())
+        right = [one for one in right if trials[one.name].status == "ok"]
+        _, found = finals(session, right, note, deadline)
+    finally:
+        session.close()
+    return tuple(trials.values()), found
 
 
 def measure(case: Case, device: TuningDevice, sources: Sources) -> Row:

@@ -1,8 +1,7 @@
 """What a tuning run survives on a real GPU: `python bench/robustness.py [--json FILE]`.
 
-Kills runs at random moments and counts what was recorded; starts two at once; measures the regret of a shape class, and
-splits it if it must; times the winners again; insists on them. All by the commands that a user types. Every step
-stands alone: `--only` measures some of them anew.
+Kills runs at random moments and counts what was recorded; starts two at once; times the winners again;
+insists on them. All by the commands that a user types. Every step stands alone: `--only` measures some of them anew.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from gen.store import tuned
 KILLS = 3
 BRIEFLY = ("--budget", "5s")
 SHAPE = ("transpose_10_b32", "--shape", "2048x1024")
-CLASS = ("transpose_10_b32", "--class", "few rows")
 Report = dict[str, Any]
 Step = Callable[[Path], Report]
 
@@ -94,16 +92,6 @@ def two_at_once(home: Path) -> Report:
             "well": statuses == [0, 0] and len(waiting) >= 1 and len(winners) == 2}  # fmt: skip
 
 
-def regret(home: Path) -> Report:
-    """Measures a class on sizes that nobody tuned for."""
-    process = begun(home, *CLASS, "--regret", "--budget", "25s", "--json")
-    out, _ = process.communicate()
-    if process.returncode != 0:
-        return {"status": process.returncode, "well": False}
-    (found,) = json.loads(out)["regrets"]
-    return {**found, "well": len(found["regret"]) > 1 and len(found["parts"]) >= 1}
-
-
 def verified(home: Path) -> Report:
     """The verdict on each winner."""
     _tuned(home)
@@ -152,7 +140,7 @@ def rows(home: Path) -> int:
             return 0
 
 
-STEPS: tuple[Step, ...] = (kills, two_at_once, regret, verified, insisted)
+STEPS: tuple[Step, ...] = (kills, two_at_once, verified, insisted)
 
 if __name__ == "__main__":
     sys.exit(ended(main))

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from gen.store.trials import Problem
     from gen.tune.outcome import Outcome
-    from gen.tune.regret import Regret
     from gen.tune.run import Run
     from gen.tune.verify import Check
 
@@ -128,62 +127,6 @@ def report_checks(checks: Sequence[Check], *, json: bool) -> bool:
     return not any(check.bad for check in checks)
 
 
-def report_regrets(regrets: Sequence[Regret]) -> None:
-    """Shows what classes' winners lose on sizes that were not tuned, and what was split off."""
-    if not regrets:
-        return
-    output.text()
-    rows = []
-    for regret in [one for one in regrets if one.points]:
-        worst = max(regret.points, key=lambda point: point.regret(regret.winner))
-        rows.append(
-            (
-                regret.outcome.problem.spec_name, regret.outcome.problem.shape_class,
-                regret.winner.partition("__")[2], len(regret.points) - 1, _percent(regret.before),
-                str(worst.problem).partition(" ")[2], _percent(regret.after),
-            )
-        )  # fmt: skip
-    if rows:
-        output.table(("spec", "class", "winner", "other sizes", "worst regret", "at", "after splitting"), rows)
-    for regret in regrets:
-        for part in regret.special:
-            name = f"{regret.outcome.problem.spec_name}, {regret.outcome.problem.shape_class}, {part.region.words}"
-            output.text(f"Split off: {name}: {part.variant.partition('__')[2]}")
-        if regret.partly:
-            output.text(
-                f"On {regret.partly} sizes there was no time for all variants: the regret of "
-                f"{regret.winner.partition('__')[2]} may be more."
-            )
-        others = sorted({one for outcome in regret.outcomes for one in outcome.foreign})
-        if others:
-            output.text(f"{beside(others)} while the regret of {regret.winner.partition('__')[2]} was measured.")
-        for problem in regret.left_out:
-            output.text(f"Left out for want of time: {problem}.")
-
-
-def regret_as_json(regret: Regret) -> dict[str, Any]:
-    """All of it that a program may want."""
-    from gen.tune.regret import told
-
-    return {
-        "problem": str(regret.outcome.problem),
-        "shape_class": regret.outcome.problem.shape_class,
-        "winner": regret.winner,
-        "regret": {str(point.problem): told(point.regret(regret.winner)) for point in regret.points},
-        "parts": [
-            {
-                "for": part.region.words,
-                "within": part.region.to_json(),
-                "variant": part.variant,
-                "regret": told(part.regret),
-            }
-            for part in regret.parts
-        ],
-        "partly": regret.partly,
-        "left_out": [str(problem) for problem in regret.left_out],
-    }
-
-
 def _words(problem: Problem) -> str:
     return ", ".join(part for part in (problem.spec_name, problem.shape_class, problem.region.words) if part)
 
@@ -209,7 +152,3 @@ def _check_as_json(check: Check) -> dict[str, Any]:
         "reason": check.reason,
         "beside": list(check.foreign),
     }
-
-
-def _percent(regret: float) -> str:
-    return "cannot run" if regret == float("inf") else f"{100 * regret:.1f} %"

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from gen.families.base import Family
     from gen.gpu.device import GpuInfo
     from gen.store.trials import Problem
-    from gen.tune.regret import Regret
     from gen.tune.tuner import Options
 
 
@@ -109,14 +108,6 @@ def tune(
             rare=True,
         ),
     ] = None,
-    regret: Annotated[
-        bool,
-        typer.Option(
-            "--regret",
-            hidden=True,
-            help="Tune other sizes of each shape class too, and split it where its winner lags.",
-        ),
-    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Only time the winners again, each against base; write nothing.")
     ] = False,
@@ -184,7 +175,7 @@ def tune(
     options = options_of(search or ("exhaustive" if seconds is None else "climb"), prune or ["all"], stop_at)
     check_compiler(compiler)
     how = {"--budget": budget, "--stop-at": stop_at, "--search": search, "--prune": prune}
-    what = {"--regret": regret, "--verify": verify, "--stale": stale, "--frozen": frozen}
+    what = {"--verify": verify, "--stale": stale, "--frozen": frozen}
     which = {
         "--shape": shape,
         "--param": count,
@@ -235,7 +226,7 @@ def tune(
             json,
         )
     else:
-        _measure(wanted, families, home, seconds, options, gpu, compiler, regret=regret, json=json)
+        _measure(wanted, families, home, seconds, options, gpu, compiler, json=json)
 
 
 def _stale(families: tuple[Family[Any], ...], home: Path, target: str | None, device: GpuInfo) -> tuple[Problem, ...]:
@@ -269,15 +260,12 @@ def _measure(
     gpu: int,
     compiler: str,
     *,
-    regret: bool,
     json: bool,
 ) -> None:
     from gen.tune.outcome import Interrupted
-    from gen.tune.regret import regrets, share_of_tuning
     from gen.tune.run import run
 
     start = time.monotonic()
-    deadline = None if budget is None else start + budget
     evidence = {"date": time.strftime("%Y-%m-%d")}
 
     with (
@@ -292,20 +280,12 @@ def _measure(
 
         ready = time.monotonic() - start
         left = None if budget is None else budget - ready
-        if left is not None and regret:
-            left *= share_of_tuning(wanted)
         try:
             done = run(wanted, families, device, farm, home, budget=left, options=options, evidence=evidence, tick=tick)
         except Interrupted as stopped:
             at = stopped.outcome.problem
             said = f"Stopped at {at}. Every trial is kept: the same command goes on from here."
             raise KeyboardInterrupt(said) from None
-        lost: tuple[Regret, ...] = ()
-        if regret:
-            lost = regrets(
-                done.outcomes, families, device, farm, home, deadline=deadline, options=options, evidence=evidence,
-                tick=tick,
-            )  # fmt: skip
     begun = bool(done.outcomes)
     if not begun:
         output.note(
@@ -313,11 +293,9 @@ def _measure(
             f"after {ready:.1f} s. The winners so far stay, and base where there is none. Give --budget more than that."
         )
     if json:
-        told = {"regrets": [outcomes.regret_as_json(one) for one in lost]} if regret else {}
-        output.data({**outcomes.as_json(done), **told})
+        output.data(outcomes.as_json(done))
     else:
         outcomes.report(done)
-        outcomes.report_regrets(lost)
     if not begun or any(outcome.winner is None for outcome in done.outcomes):
         raise typer.Exit(1)
 
@@ -387,8 +365,6 @@ def check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapp
         raise OptionError(f"--stale and {sizes[0]}", "do not go together: stale winners say their sizes")
     if which["--shape"] and which["--class"]:
         raise OptionError("--shape and --class", "do not go together")
-    if which["--shape"] and what["--regret"]:
-        raise OptionError("--shape and --regret", "do not go together: a single shape has no other sizes")
     if which["--alignment"] and what["--verify"] and not which["--shape"]:
         rule = "do not go together: a winner of a class is timed at the alignment that it is for"
         raise OptionError("--alignment and --verify", rule)

@@ -111,17 +111,6 @@ class Region:
         """Whether sizes lie within; one that is bounded and not known does not."""
         return all(bound.size in sizes and bound.holds(sizes[bound.size]) for bound in self.bounds)
 
-    def lies_in(self, other: Region) -> bool:
-        """Whether it is a part of another, or that itself."""
-        return all(any(_narrower(mine, bound) for mine in self.bounds) for bound in other.bounds)
-
-    def cut(self, size: str, at: int) -> tuple[Region, Region]:
-        """The parts where a size is less than `at`, and where it is not."""
-        old = next((bound for bound in self.bounds if bound.size == size), Bound(size))
-        others = tuple(bound for bound in self.bounds if bound.size != size)
-        below = Bound(size, old.least, at - 1 if old.most is None else min(at - 1, old.most))
-        return Region((*others, below)), Region((*others, Bound(size, max(at, old.least), old.most)))
-
     @property
     def one(self) -> bool:
         """Whether it is a single problem's."""
@@ -140,12 +129,6 @@ WHOLE = Region()
 def most_special_first(region: Region) -> tuple[bool, int, str]:
     """Sorts regions as they are asked: single problems, then those of most bounds, then a whole class."""
     return not region.one, -len(region.bounds), region.words
-
-
-def _narrower(one: Bound, other: Bound) -> bool:
-    """Whether a bound is of the same size as another, and allows no more."""
-    below = other.most is None or (one.most is not None and one.most <= other.most)
-    return one.size == other.size and one.least >= other.least and below
 
 
 def _power(value: int) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gen.errors import RunError
-from gen.families.regions import Region
 from gen.store.stale import provenance
 from gen.store.trials import Problem, Status, Trial
 from gen.store.tuned import Winner
@@ -50,10 +49,6 @@ class Outcome:
     noise: Interval | None = None
     finals: Finals | None = None
     base: str = ""
-
-    def winner_key(self, device: TuningDevice) -> tuple[str, str, str, Region]:
-        """The key of its winner, as `Winner.key` says it."""
-        return self.problem.spec_name, self.problem.shape_class, device.name, self.problem.region
 
     @property
     def statuses(self) -> Mapping[Status, int]:

@@ -6,19 +6,19 @@ A variant that is wrong, does not compile, crashes or hangs is a trial with a st
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from gen.emit.render import render
-from gen.errors import CompileError, RunError
+from gen.errors import RunError
 from gen.families.base import Variant
 from gen.families.names import heuristic_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
 from gen.store.trials import Problem, Setting, Trial, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import MAX_READY_VARIANTS, RETRIED_STATUSES, Attempts, Sources, why_unable
-from gen.tune.device import Entrant, Session, TuningDevice
+from gen.tune.device import Session, TuningDevice
 from gen.tune.outcome import Interrupted, LostError, Outcome, is_callers_time, outcome_of, tried_as
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT_VARIANTS, Finals, finals, halve, halve_short
@@ -218,52 +218,3 @@ def _first_heat(right: Sequence[Trial], seconds: float | None) -> list[Trial]:
         costs = accumulate(RUNS_PER_HEAT * (trial.median_us + RUN_OVERHEAD_US) / 1e6 for trial in worth)
         worth = worth[: sum(cost <= seconds / 2 for cost in costs)]
     return worth if len(worth) > FINALISTS else ordered[:FINALISTS]
-
-
-def time_variants(
-    problem: Problem, names: Iterable[str], device: TuningDevice, sources: Sources, deadline: float | None = None
-) -> tuple[tuple[Trial, ...], Finals]:
-    """Tries base and the variants of these names, and times those that are right in the same rounds.
-
-    Args:
-        problem: on which they are timed.
-        names: those that are no variants of its spec are passed over.
-        device: where it runs.
-        sources: compiles.
-        deadline: of `time.monotonic()`; there are no further rounds then.
-
-    Raises:
-        CompileError: base does not compile.
-        RunError: base is wrong.
-    """
-    base = base_of(problem, device)
-    wanted = {made.name: made for made in (base, *known(problem, names))}
-    session = device.open(problem, Entrant(base, sources.begin(base).future.result()))
-    trials: dict[str, Trial] = {}
-
-    def note(trial: Trial) -> None:
-        trials[trial.variant.name] = trial
-
-    try:
-        session.ready().result()
-        right = []
-        for made, code in sources.codes(wanted.values(), deadline):
-            reason = why_unable(made, problem, device.limits)
-            if reason is not None:
-                note(Trial(made, "infeasible", reason=reason))
-            elif isinstance(code, CompileError):
-                note(Trial(made, "compile_failed", reason=code.log))
-            else:
-                right.append(Entrant(made, code))
-                note(session.submit(right[-1], float("inf")).result())
-        right = [one for one in right if trials[one.name].status == "ok"]
-        _, found = finals(session, right, note, deadline)
-    finally:
-        session.close()
-    return tuple(trials.values()), found
-
-
-def with_rounds(outcome: Outcome, trials: Iterable[Trial], found: Finals) -> Outcome:
-    """An outcome with the trials and times that `time_variants` gave on its problem."""
-    by_name = {trial.variant.name: trial for trial in (*outcome.trials, *trials)}
-    return replace(outcome, trials=tuple(by_name.values()), rounds_us=found.times_us, finals=found)

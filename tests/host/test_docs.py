@@ -144,7 +144,7 @@ def test_the_reference_names_every_command_option_algorithm_and_parameter() -> N
         shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*name.split(), "--help"], prog_name="gen").output
         for option in re.findall(r"--[a-z][a-z-]+", shown.partition("Options")[2]):
             assert option in commands or option == "--help", option
-    assert "`--regret`" in commands  # which --help leaves out
+    assert "`--frozen`" in commands  # which --help leaves out
     families = families_text()
     for family in FAMILIES:
         for algorithm in family.algorithms.values():

@@ -56,14 +56,6 @@ def test_what_is_no_region_is_refused(content: object) -> None:
         Region.from_json(content)
 
 
-@given(regions(), sizes(), st.sampled_from(NAMES), st.integers(1, 200))
-def test_a_cut_divides_a_region(region: Region, at: dict[str, int], name: str, place: int) -> None:
-    below, above = region.cut(name, place)
-    assert below.holds(at) + above.holds(at) == region.holds(at)
-    assert not below.holds({**at, name: place})
-    assert not above.holds({**at, name: place - 1})
-
-
 @given(sizes())
 def test_a_region_of_one_problem_holds_it_alone(at: dict[str, int]) -> None:
     region = Region.exactly(at)

@@ -69,7 +69,7 @@ def test_the_help_of_a_command_shows_an_example(command: str) -> None:
 def test_options_that_are_rarely_needed_are_shown_on_demand() -> None:
     usual, all_of_them = run("tune", "--help").out, run("tune", "--help-all").out
     assert {*re.findall(r"--[a-z-]+", usual)} < {*re.findall(r"--[a-z-]+", all_of_them)}
-    for rare in ("--regret", "--frozen", "--class", "--alignment", "--prune", "--part"):
+    for rare in ("--frozen", "--class", "--alignment", "--prune", "--part"):
         assert (rare in usual, rare in all_of_them) == (False, True)
     assert run("tune", "--help").out == usual  # what was shown once is not shown from then on
 

@@ -139,7 +139,7 @@ def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch
 @pytest.mark.parametrize(
     "options",
     [("--shape", "64x64"), ("--shape", "64x64", "--param", "steps=9"), ("--verify",), ("--prune", "none"),
-     ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--regret", "--search", "random"),
+     ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--stale", "--search", "random"),
      ("--compiler", "nvcc"), ("--param", "steps=3")],
 )  # fmt: skip
 def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

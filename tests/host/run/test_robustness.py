@@ -28,14 +28,13 @@ class Ended:
 
 @pytest.fixture(autouse=True)
 def in_this_process(gpu: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> FakeTuningDevice:
-    """Commands run here, on that GPU; its only class is the one whose regret is measured."""
+    """Commands run here, on that GPU."""
 
     def begun(home: Path, *arguments: str) -> Ended:
         result = CliRunner().invoke(app, ["tune", *arguments, "--out", str(home)], prog_name="gen")
         return Ended(result.exit_code, result.stdout)
 
     monkeypatch.setattr(robustness, "begun", begun)
-    monkeypatch.setattr(robustness, "CLASS", ("transpose_10_b32", "--class", "aligned rows"))
     return gpu
 
 
@@ -46,7 +45,7 @@ def bare(home: Path) -> Path:
     return home
 
 
-@pytest.mark.parametrize("step", [robustness.regret, robustness.verified, robustness.insisted])
+@pytest.mark.parametrize("step", [robustness.verified, robustness.insisted])
 def test_a_step_is_well_by_itself(step: robustness.Step, bare: Path) -> None:
     assert step(bare)["well"]
 

@@ -1,21 +1,16 @@
-"""`gen tune` with --regret, --verify and --frozen: what it says, writes and refuses."""
+"""`gen tune` with --verify, --stale and --frozen: what it says, writes and refuses."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from gen.cli.app import app
-from gen.families import FAMILIES
 from gen.store.tuned import FILE, first_calls_of, found_at_first_calls, read_winners, text_of_winners
-from gen.tune.problems import problems
-from gen.tune.regret import probes
-from gen.tune.run import run
 from tests.fake_tuning import FakeTuningDevice
 from tests.host.winners.given import EVERY, TALL, WIDE, kept
 
@@ -26,14 +21,10 @@ def gen(*arguments: str | Path, status: int = 0) -> str:
     return result.output
 
 
-def test_the_command_splits_and_says_so(gpu: FakeTuningDevice, home: Path) -> None:
-    said = gen("transpose_10_b32", "--regret", "--out", home)
-    assert "40.0 %" in said
-    assert f"Split off: transpose_10_b32, any size, rows over 2^16: {TALL.name.partition('__')[2]}" in said
-    again = json.loads(gen("transpose_10_b32", "--regret", "--out", home, "--json"))
-    assert [part["variant"] for part in again["regrets"][0]["parts"]] == [WIDE.name, TALL.name]
-    assert len(kept(home)) == 2
-    assert gpu.seen
+def tune_all_and_unaligned(home: Path) -> None:
+    """Gives the class a winner, and one more for arrays that are not aligned."""
+    for alignment in ("16", "8"):
+        gen("transpose_10_b32", "--alignment", alignment, "--out", home)
 
 
 def test_frozen_measures_nothing_and_fails_where_a_winner_is_missing(gpu: FakeTuningDevice, home: Path) -> None:
@@ -50,7 +41,7 @@ def test_frozen_measures_nothing_and_fails_where_a_winner_is_missing(gpu: FakeTu
 
 def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeTuningDevice, home: Path) -> None:
     assert "Nothing is tuned for this GPU" in gen("--verify", "--out", home)
-    gen("transpose_10_b32", "--regret", "--out", home)
+    tune_all_and_unaligned(home)
     before = (home / FILE).read_text()
     said = gen("transpose_10_b32", "--verify", "--out", home)
     assert said.count("FASTER") == 2
@@ -66,8 +57,8 @@ def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeTuningDevice, ho
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(
     "options",
-    [("--verify", "--frozen"), ("--regret", "--verify"), ("--shape", "4x4", "--class", "any size"),
-     ("--shape", "4x4", "--regret"), ("--class", "large"), ("--alignment", "3"), ("--frozen", "--budget", "5"),
+    [("--verify", "--frozen"), ("--shape", "4x4", "--class", "any size"),
+     ("--class", "large"), ("--alignment", "3"), ("--frozen", "--budget", "5"),
      ("--verify", "--search", "random"), ("--compiler", "clang"), ("--verify", "--alignment", "4"),
      ("--frozen", "--compiler", "nvcc"), ("--stale", "--frozen"), ("--stale", "--shape", "4x4")],
 )  # fmt: skip
@@ -103,24 +94,6 @@ def test_frozen_asks_for_winners_of_the_gpu_that_is_meant(
     assert "have no winner on Other GPU" in said
 
 
-def test_with_regret_the_time_is_for_all_sizes(
-    gpu: FakeTuningDevice, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = []
-
-    def note(*arguments: Any, budget: float | None, **options: Any) -> Any:
-        given.append(budget)
-        return run(*arguments, budget=budget, **options)
-
-    monkeypatch.setattr("gen.tune.run.run", note)
-    gen("transpose_10_b32", "--regret", "--budget", "60s", "--out", home)
-    gen("transpose_10_b32", "--budget", "60s", "--out", home)
-    others = len(probes(problems(FAMILIES, "transpose_10_b32", {})[0]))
-    assert given[0] == pytest.approx(60 / (1 + others), rel=0.1)
-    assert given[1] == pytest.approx(60, rel=0.1)
-    assert gpu.seen
-
-
 def test_one_class_and_less_alignment_can_be_tuned(gpu: FakeTuningDevice, home: Path) -> None:
     gen("transpose_10_b32", "--class", "any size", "--alignment", "8", "--out", home)
     assert kept(home) == {"any size, aligned to 8 bytes at most": WIDE.name}
@@ -129,7 +102,7 @@ def test_one_class_and_less_alignment_can_be_tuned(gpu: FakeTuningDevice, home: 
 
 @pytest.mark.usefixtures("gpu")
 def test_what_is_stale_is_measured_again_and_nothing_else(home: Path) -> None:
-    gen("transpose_10_b32", "--regret", "--out", home)
+    tune_all_and_unaligned(home)
     assert "No winner on Fake GPU is stale." in gen("--stale", "--out", home)
     whole, part = read_winners(home)
     changed = {**part.evidence, "text": "0123456789abcdef", "template": ""}

@@ -1,20 +1,25 @@
-"""Winners that there are, timed again beside base: faster, the same, slower, or not clear."""
+"""Variants that are timed whatever the search: winners again beside base, the incumbent first, those that are named."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.dispatch import time_variants
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.regions import Bound, Region
+from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner
+from gen.tune.attempts import Sources
 from gen.tune.choose import Interval
+from gen.tune.tuner import Options, tune
 from gen.tune.verify import FIRST_ROUNDS, MAX_ROUNDS, Check, verdict_of, verify
 from tests.fake_tuning import FakeFarm, FakeTuningDevice
-from tests.host.winners.given import BASE, TRANSPOSE, WIDE, timed
+from tests.host.winners.given import BASE, EVERY, TALL, TRANSPOSE, WIDE, timed
 
 
 def winner_line(made: Variant, **evidence: Any) -> Winner:
@@ -97,3 +102,42 @@ def test_a_winner_is_timed_at_its_alignment_and_other_devices_are_left_alone() -
     winners = [replace(winner_line(WIDE), region=part), replace(winner_line(WIDE), device="Other GPU")]
     assert len(list(verify(winners, FAMILIES, {}, device, FakeFarm()))) == 1
     assert [problem.alignment for problem, _ in device.seen] == [8]
+
+
+def test_a_contest_leaves_out_what_is_not_right_and_says_so(home: Path) -> None:
+    device = timed(9.0, bad={TALL.name: "wrong_result"}, spoilt={EVERY[3].name: "timeout"})
+    names = [made.name for made in EVERY[1:]]
+    trials, found = time_variants(
+        TRANSPOSE[0], [*names, "gone"], device, Sources(FakeFarm(refused=(EVERY[4].name,)), "sm_90")
+    )
+    status = {trial.variant.name: trial.status for trial in trials}
+    assert status == {made.name: "ok" for made in EVERY} | {
+        TALL.name: "wrong_result", EVERY[3].name: "timeout", EVERY[4].name: "compile_failed",
+    }  # fmt: skip
+    assert found.times_us.keys() == {name for name, one in status.items() if one == "ok"}
+    assert device.open_sessions == 0
+    assert not (home / FILE).exists()
+
+
+def test_the_winner_so_far_is_tried_first_whatever_the_search(tmp_path: Path) -> None:
+    """So that a rerun without time for everything still compares with it."""
+    for incumbent, tried in ((WIDE.name, [BASE.name, WIDE.name]), ("transpose_10_b32__gone", [BASE.name])):
+        device, trials = FakeTuningDevice(), Trials(tmp_path / incumbent)
+        options = Options(search=lambda _: Last())
+        tune(
+            TRANSPOSE[0], device, FakeFarm(), trials, incumbent=incumbent, options=options, text=lambda made: made.name
+        )
+        trials.close()
+        assert [name for name, _ in device.attempts] == tried
+
+
+class Last:
+    """A search that has no time to give anything."""
+
+    left = 5
+
+    def ask(self, _: int) -> list[Variant]:
+        return []
+
+    def tell(self, _: object) -> None:
+        """Learns nothing."""
