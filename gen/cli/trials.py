@@ -1,4 +1,4 @@
-"""`gen trials`: what was tried and what came of it; as files for other tuners, and from them."""
+"""`gen trials`: what was tried and what came of it; as files for other tuners."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from gen.cli.common import Json, OptionError, Out, complete_name, families_of, f
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from gen.store.trials import Row
 
 
 LISTED_TRIALS = 20
-FORMS = ("t4", "csv", "kernel-tuner")  # of an exported file
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(
         "trials",
         epilog="Examples: `gen trials`, `gen trials transpose_10_b32 --status wrong_result`, "
-        "`gen trials --export trials.json`, `gen trials --import theirs.json`.",
+        "`gen trials --export trials.json`.",
     )(trials)
 
 
@@ -56,34 +55,29 @@ def trials(
             metavar="N", min=1, show_default=False, help=f"How many to list, fastest first. Default: {LISTED_TRIALS}."
         ),
     ] = None,
-    export: Annotated[Path | None, option("--export", "FILE", "Write them to a file instead of listing them.")] = None,
-    form: Annotated[
-        str | None,
+    export: Annotated[
+        Path | None,
         option(
-            "--form",
-            "|".join(FORMS),
-            "Of that file: T4 results, a table, or a cache of Kernel Tuner. Default: by its name, else T4.",
+            "--export",
+            "FILE",
+            "Write them to a file instead of listing them: as a table where its name ends in .csv or .csv.gz, else as "
+            "T4 results.",
         ),
     ] = None,
-    read: Annotated[Path | None, option("--import", "FILE", "Take trials from a file of T4 results.")] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """List what was tried, one line a trial, or one a problem where nothing is asked for.
 
-    Trials can be exported as T4 results, which other auto-tuners read, as a table to replay searches on, or as a cache
-    of Kernel Tuner; and T4 results can be imported: those of gen are found again by a later run on the same device,
-    those of others can be listed and exported.
+    Trials can be exported as T4 results, which other auto-tuners read, or as a table to replay searches on.
     """
     from gen.store.trials import FILE, Trials
 
     home = home_of(out)
     chosen = {"a name": target, "--device": device, "--status": status, "--shape": shape, "--algorithm": algorithm}
-    _check_together(chosen, limit, export, form, read)
+    if limit is not None and export is not None:
+        raise OptionError("--limit and --export", "do not go together: a file holds all")
     _check_status(status)
-    if read is not None:
-        take(home, read, json=json)
-        return
     if not (home / FILE).is_file():
         _check_target(ctx, target, home, ())
         _answer_none(home / FILE, export, json)
@@ -100,7 +94,7 @@ def trials(
     finally:
         store.close()
     if export is not None:
-        give(rows, export, form, json=json)
+        give(rows, export, json=json)
     elif json:
         output.data([_as_json(row) for row in (rows if limit is None else _fastest_first(rows)[:limit])])
     elif any(chosen.values()) or limit is not None:
@@ -148,21 +142,6 @@ def _check_target(ctx: typer.Context, target: str | None, home: Path, rows: Sequ
         choices = dict.fromkeys([*(family.name for family in families), *specs, *(row.spec for row in rows), *named])
         rule = "must be a family, a spec, or a variant's full name"
         raise unknown("The name", target, list(choices), rule, otherwise="gen trials lists what was tuned") from None
-
-
-def _check_together(
-    chosen: Mapping[str, str | None], limit: int | None, export: Path | None, form: str | None, read: Path | None
-) -> None:
-    """Raises OptionError for what would be ignored; `chosen` holds by name what chooses among the trials."""
-    if read is not None:
-        others = {**chosen, "--limit": limit, "--export": export}
-        given = [name for name, value in others.items() if value is not None]
-        if given:
-            raise OptionError(f"{given[0]} and --import", "do not go together: all of the file is taken")
-    if form is not None and export is None:
-        raise OptionError("--form", "is of the file that --export names; give that too", form)
-    if limit is not None and export is not None:
-        raise OptionError("--limit and --export", "do not go together: a file holds all")
 
 
 def _check_status(status: str | None) -> None:
@@ -250,7 +229,6 @@ def _notes(row: Row) -> str:
     """What a reader should know of a trial beside its time."""
     notes = [row.reason, f"same code as {row.same_as.partition('__')[2]}" if row.same_as else "", row.throttled]
     notes += [f"beside {other}" for other in row.others]
-    notes.append(f"from {row.source}" if row.source else "")
     return "; ".join(note for note in notes if note)
 
 
@@ -265,42 +243,17 @@ def _as_json(row: Row) -> dict[str, Any]:
     return {**asdict(row), "median_us": row.median_us}
 
 
-def take(home: Path, place: Path, *, json: bool) -> None:
-    """Imports the trials in a file of T4 results, and says how many are new."""
+def give(rows: Sequence[Row], place: Path, *, json: bool) -> None:
+    """Exports trials to a file of the form that its name says, and says how many."""
     from gen.errors import StoreError
-    from gen.store.exchange import rows_of_t4
-    from gen.store.trials import Trials
+    from gen.store.exchange import text_of_t4, write_table
 
-    try:
-        content = place.read_bytes()
-    except OSError as error:
-        raise StoreError(str(place), "must be a file that can be read", error.strerror) from error
-    rows = rows_of_t4(content, place.name)
-    store = Trials(home)
-    try:
-        new = store.add(rows)
-    finally:
-        store.close()
-    if json:
-        output.data({"trials": len(rows), "new": new})
-    else:
-        output.text(f"{new} trials of {len(rows)} are new.")
-
-
-def give(rows: Sequence[Row], place: Path, form: str | None, *, json: bool) -> None:
-    """Exports trials to a file of that form, by default the one that its name says, and says how many."""
-    from gen.errors import StoreError
-    from gen.store.exchange import text_of_cache, text_of_t4, write_table
-
-    form = form or ("csv" if place.name.endswith((".csv", ".csv.gz")) else "t4")
-    if form not in FORMS:
-        raise OptionError("--form", "must be one of " + ", ".join(FORMS), form)
+    form = "csv" if place.name.endswith((".csv", ".csv.gz")) else "t4"
     try:
         if form == "csv":
             write_table(place, rows)
         else:
-            text = text_of_t4(rows) if form == "t4" else text_of_cache(rows)
-            place.write_text(text, encoding="utf-8", newline="\n")
+            place.write_text(text_of_t4(rows), encoding="utf-8", newline="\n")
     except OSError as error:
         raise StoreError(str(place), "cannot be written", error.strerror, next_step="Name another file") from error
     if json:

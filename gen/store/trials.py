@@ -123,7 +123,6 @@ class Row:
         reason: what was wrong, in words.
         others: processes of others on the GPU meanwhile.
         ended: when, as ISO 8601.
-        source: the file it was imported from; empty for what was measured here.
     """
 
     key: str
@@ -148,7 +147,6 @@ class Row:
     config: Mapping[str, Value] = field(default_factory=dict)
     compile_ms: float = 0.0
     others: tuple[str, ...] = ()
-    source: str = ""
     sm_mhz: int = 0
     throttled: str = ""
     same_as: str = ""
@@ -169,15 +167,10 @@ class Row:
     @classmethod
     def read(cls, row: sqlite3.Row) -> Row | None:
         """The inverse of `columns`; None if a hand has been at it."""
-        return cls.checked({name: row[name] for name in row.keys()})  # noqa: SIM118  iterating gives its values
-
-    @classmethod
-    def checked(cls, columns: Mapping[str, Any]) -> Row | None:
-        """A row of these values as SQLite keeps them; None for values that no trial has."""
         values: dict[str, Any] = {}
         for one in fields(cls):
             kind = _kind(one)
-            value: Any = columns.get(one.name)
+            value: Any = row[one.name]
             if kind == "JSON":
                 try:
                     value = json.loads(value, parse_constant=_refuse)

@@ -1,10 +1,9 @@
-"""Trials go to other tuners and come back: T4 results, tables of search spaces, caches of Kernel Tuner."""
+"""Trials go to other tuners: T4 results, and tables of search spaces."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -18,13 +17,10 @@ from bench.predict import Measured, read_table
 from gen.errors import StoreError
 from gen.store.exchange import (
     _INVALIDITY,
-    rows_of_t4,
-    text_of_cache,
     text_of_t4,
     write_table,
 )
 from gen.store.trials import Row, Status, Trials
-from tests.strategies import json_values
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "t4-results.schema.json").read_text())
 ROW = Row(
@@ -47,7 +43,7 @@ def rows(draw: st.DrawFn) -> Row:
     values = {one.name: draw(texts) for one in fields(Row) if one.type == "str"}
     names = st.text(max_size=8).filter(lambda name: name != "algorithm")
     return Row(
-        **{**values, "key": draw(st.text(min_size=1, max_size=8)), "source": ""},
+        **{**values, "key": draw(st.text(min_size=1, max_size=8))},
         status=status,
         times_us=draw(times) if status == "ok" else (),
         extents=draw(st.dictionaries(texts, numbers, max_size=2)),
@@ -58,20 +54,15 @@ def rows(draw: st.DrawFn) -> Row:
     )  # fmt: skip
 
 
-def alike(one: Row, other: Row) -> bool:
-    """Whether rows are the same but for the last bits of their times."""
-    times = [pytest.approx(time, rel=1e-12, abs=1e-300) for time in one.times_us]
-    return replace(one, times_us=()) == replace(other, times_us=()) and times == list(other.times_us)
-
-
 @given(st.lists(rows(), max_size=3))
-def test_rows_are_valid_t4_and_come_back(given_rows: list[Row]) -> None:
-    text = text_of_t4(given_rows)
-    jsonschema.validate(json.loads(text), SCHEMA)
-    found = rows_of_t4(text, "theirs.json")
-    assert len(found) == len(given_rows)
-    for one, other in zip(given_rows, found, strict=True):
-        assert alike(replace(one, source="theirs.json"), other)
+def test_rows_are_valid_t4(given_rows: list[Row]) -> None:
+    content = json.loads(text_of_t4(given_rows))
+    jsonschema.validate(content, SCHEMA)
+    assert len(content["results"]) == len(given_rows)
+    for one, result in zip(given_rows, content["results"], strict=True):
+        told = {each["name"]: each["value"] for each in result["measurements"]}
+        assert (told["key"], told["status"], told["registers"]) == (one.key, one.status, one.registers)
+        assert result["configuration"] == {"algorithm": one.algorithm, **one.config}
 
 
 def test_a_result_says_what_other_tuners_look_for() -> None:
@@ -114,104 +105,10 @@ def test_the_schema_refuses_what_is_none(path: tuple[Any, ...], value: object) -
         jsonschema.validate(content, SCHEMA)
 
 
-FOREIGN: Mapping[str, Any] = {
-    "timestamp": "2025-01-01 10:00:00",
-    "configuration": {"block_size_x": 32, "tile": [1, 2], "use": True},
-    "times": {"compilation": 80.5, "benchmark": 3.0, "runtimes": [0.5, 0.25, 0.75]},
-    "invalidity": "correct",
-    "correctness": 1,
-    "objectives": ["time"],
-    "measurements": [{"name": "time", "value": 0.5, "unit": "ms"}, {"name": "GFLOP/s", "value": 7.5, "unit": ""}],
-}
-
-
-def foreign(**changed: object) -> str:
-    result = {name: value for name, value in {**FOREIGN, **changed}.items() if value is not None}
-    return json.dumps({"schema_version": "1.0.0", "results": [result]})
-
-
-def test_results_of_another_tuner_become_rows() -> None:
-    (row,) = rows_of_t4(foreign(), "convolution_a4000.json")
-    assert (row.spec, row.source, row.status) == ("convolution_a4000", "convolution_a4000.json", "ok")
-    assert row.config == {"block_size_x": 32, "tile": "[1, 2]", "use": True}
-    assert (row.times_us, row.median_us, row.compile_ms) == ((500.0, 250.0, 750.0), 500.0, 80.5)
-    assert row.ended == "2025-01-01 10:00:00"
-    (other,) = rows_of_t4(foreign(times={"runtimes": [0.5]}), "convolution_a4000.json")
-    assert other.key != row.key
-    (failed,) = rows_of_t4(foreign(invalidity="runtime", correctness=0, times={}), "a.json")
-    assert (failed.status, failed.times_us) == ("launch_failed", ())
-    (mean,) = rows_of_t4(foreign(times={}), "a.json")
-    assert mean.times_us == (500.0,)
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"configuration": None}, "must have an object 'configuration'"),
-        ({"times": [1]}, "must have an object 'times'"),
-        ({"invalidity": "fine"}, "must have an invalidity of correct, correctness, runtime"),
-        ({"invalidity": None}, "must have an invalidity of"),
-        ({"correctness": "1"}, "must have a number as correctness"),
-        ({"correctness": None}, "must have a number as correctness"),
-        ({"measurements": {"time": 1}}, "must have a list of measurements"),
-        ({"measurements": [1]}, "must have measurements with a name and a value"),
-        ({"times": {"runtimes": ["__import__('os')"]}}, "must have runtimes"),
-        ({"times": {"runtimes": [-1.0]}}, "must have runtimes"),
-        ({"times": {"runtimes": [10**400]}}, "must have runtimes"),
-        ({"times": {"runtimes": []}, "measurements": []}, "must have runtimes"),
-        ({"configuration": {"a": 10**400}, "timestamp": "\ud800"}, "must hold what a trial holds"),
-    ],
-)
-def test_a_result_that_is_none_is_named_by_its_number(changed: dict[str, object], says: str) -> None:
-    with pytest.raises(StoreError) as caught:
-        rows_of_t4(foreign(**changed), "theirs.json")
-    assert str(caught.value).startswith("theirs.json: result 0 ")
-    assert says in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "must be JSON"),
-        ("[" * 100_000, "must be JSON"),
-        ('{"schema_version": "1.0.0", "results": [NaN]}', "must be JSON"),
-        (b"\xff\xfe", "must be JSON"),
-        ("[]", "must be an object with a list of results"),
-        ('{"results": []}', "must have schema_version 1.0.0"),
-        ('{"schema_version": "2.0.0", "results": []}', "must have schema_version 1.0.0 (got '2.0.0')"),
-        ('{"schema_version": "1.0.0", "results": [3]}', "must be an object"),
-    ],
-)
-def test_a_file_that_is_none_is_refused(text: str | bytes, says: str) -> None:
-    with pytest.raises(StoreError) as caught:
-        rows_of_t4(text, "theirs.json")
-    assert says in str(caught.value)
-
-
-@given(json_values(), st.sampled_from([None, *FOREIGN]))
-def test_any_json_is_read_or_refused(content: Any, place: str | None) -> None:
-    result = content if place is None else {**FOREIGN, place: content}
-    try:
-        found = rows_of_t4(json.dumps({"schema_version": "1.0.0", "results": [result]}), "theirs.json")
-    except StoreError:
-        return
-    jsonschema.validate(json.loads(text_of_t4(found)), SCHEMA)
-
-
-@pytest.mark.parametrize("column", ["registers", "status", "extents", "others", "key"])
-def test_a_row_of_gen_that_was_edited_is_refused(column: str) -> None:
-    content = json.loads(text_of_t4([ROW]))
-    for measured in content["results"][0]["measurements"]:
-        if measured["name"] == column:
-            measured["value"] = 2**70 if column == "registers" else ["wrong_result"]
-    with pytest.raises(StoreError, match="must hold what a trial holds"):
-        rows_of_t4(json.dumps(content), "theirs.json")
-
-
-def test_what_is_imported_is_kept_once_and_hides_nothing_that_was_measured(tmp_path: Path) -> None:
+def test_what_is_merged_is_kept_once_and_hides_nothing_that_was_measured(tmp_path: Path) -> None:
     store = Trials(tmp_path)
     assert store.add([ROW, WRONG]) == 2
-    other = replace(ROW, times_us=(1.0,), source="theirs.json")
+    other = replace(ROW, times_us=(1.0,))
     assert store.add([other, replace(WRONG, key="3d")]) == 1
     assert [row.key for row in store.rows()] == ["1f", "2e", "3d"]
     assert next(store.rows(status="ok")) == ROW
@@ -260,20 +157,3 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path, content: bytes, name: s
     place.write_bytes(b"no gzip")
     with pytest.raises(StoreError, match=r"a\.csv"):
         list(read_table(place))
-
-
-def test_a_kernel_tuner_cache_holds_one_algorithm_on_one_problem() -> None:
-    wrong = replace(WRONG, alignment=16, config={**ROW.config, "tile_dim": 8})
-    content = json.loads(text_of_cache([ROW, wrong]))
-    assert content["schema_version"] == "1.1.0"
-    assert content["kernel_name"] == "transpose_10_b32__tiled"
-    assert content["tune_params_keys"] == ["tile_dim", "load_modifier", "swizzle"]
-    assert content["tune_params"] == {"tile_dim": [8, 64], "load_modifier": ["none"], "swizzle": [True]}
-    right, failed = content["cache"]["64,none,True"], content["cache"]["8,none,True"]
-    assert (right["time"], right["times"]) == (0.01025, [0.01025, 1 / 3000, 0.011])
-    assert (failed["time"], failed["tile_dim"]) == ("RuntimeFailedConfig", 8)
-    needed = {"compile_time", "verification_time", "benchmark_time", "strategy_time", "framework_time", "timestamp"}
-    assert needed <= right.keys()
-    for several in ([], [ROW, WRONG], [ROW, replace(ROW, algorithm="naive")]):
-        with pytest.raises(StoreError, match="must be of one device, spec, shape and algorithm"):
-            text_of_cache(several)

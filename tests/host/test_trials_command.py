@@ -1,4 +1,4 @@
-"""What `gen trials` lists, leaves out, exports and imports."""
+"""What `gen trials` lists, leaves out and exports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from bench.predict import read_table
 from gen.cli.app import app
 from gen.store.trials import FILE, Trials
-from tests.host.test_exchange import ROW, WRONG, foreign
+from tests.host.test_exchange import ROW, WRONG
 
 SLOW = replace(ROW, key="a", variant="transpose_10_b32__naive_x32", algorithm="naive", times_us=(20.0,), others=())
 SUM = replace(ROW, key="b", spec="reduction_sum_f32", variant="reduction_sum_f32__shfl", extents={"n": 2**20})
@@ -91,47 +91,26 @@ def test_trials_stand_fastest_first_with_what_is_to_be_known_of_them() -> None:
     assert "No trial is like that" in gen("--status", "timeout")
 
 
-def test_text_of_others_cannot_disturb_a_terminal(home: Path, tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs.json"
-    theirs.write_text(foreign(configuration={"a\x1b[2J": "\x07"}))
-    assert gen("--import", theirs) == "1 trials of 1 are new.\n"
+def test_text_of_others_cannot_disturb_a_terminal(home: Path) -> None:
+    store = Trials(home)
+    store.add([replace(ROW, key="theirs", spec="theirs", variant="a\x1b[2J", reason="\x07")])
+    store.close()
     assert "\x1b" not in gen("theirs")
     assert "\x07" not in gen()
     assert (home / FILE).is_file()
 
 
-def test_what_is_exported_can_be_imported_elsewhere(home: Path, tmp_path: Path) -> None:
-    exported, other = tmp_path / "trials.json", tmp_path / "other"
+def test_what_is_exported_says_how_many(tmp_path: Path, home: Path) -> None:
+    exported = tmp_path / "trials.json"
     assert gen("transpose", "--export", exported) == f"3 trials are in {exported}.\n"
-    assert gen("--import", exported, "--out", other) == "3 trials of 3 are new.\n"
-    assert gen("--import", exported, "--out", other) == "0 trials of 3 are new.\n"
-    store = Trials(other)
-    assert [replace(row, source="") for row in store.rows()] == [row for row in ALL if row.spec == ROW.spec]
-    store.close()
-    assert gen("--import", exported) == "0 trials of 3 are new.\n"
+    assert len(json.loads(exported.read_text())["results"]) == 3
     assert home.is_dir()
-
-
-@pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(
-    "others",
-    [("transpose",), ("--device", "H100"), ("--status", "ok"), ("--shape", "64x96"), ("--algorithm", "naive"),
-     ("--limit", "3")],
-)  # fmt: skip
-def test_a_file_is_imported_whole_or_not_at_all(others: tuple[str, ...], tmp_path: Path) -> None:
-    exported, other = tmp_path / "trials.json", tmp_path / "other"
-    gen("--export", exported)
-    named = others[0] if others[0].startswith("--") else "a name"
-    said = gen(*others, "--import", exported, "--out", other, status=2)
-    assert f"error: {named} and --import do not go together: all of the file is taken" in said
-    assert not other.exists()
 
 
 @pytest.mark.usefixtures("home")
 def test_a_program_reads_json_whatever_it_asked_for(tmp_path: Path) -> None:
     exported = tmp_path / "trials.json"
     assert json.loads(gen("--export", exported, "--json")) == {"trials": 4, "file": str(exported), "form": "t4"}
-    assert json.loads(gen("--import", exported, "--json")) == {"trials": 4, "new": 0}
     assert [row["median_us"] for row in json.loads(gen("transpose", "--limit", "1", "--json"))] == [
         min(row.median_us or 99.0 for row in ALL if row.spec == ROW.spec)
     ]
@@ -139,37 +118,18 @@ def test_a_program_reads_json_whatever_it_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_table_and_a_cache_are_exported_by_name_or_form(tmp_path: Path) -> None:
+def test_a_table_is_exported_by_its_name(tmp_path: Path) -> None:
     place = tmp_path / "h100.csv.gz"
     gen("--export", place)
     assert len(list(read_table(place))) == 4
-    cache = tmp_path / "cache.json"
-    gen("--algorithm", "naive", "--form", "kernel-tuner", "--export", cache)
-    assert json.loads(cache.read_text())["kernel_name"] == "transpose_10_b32__naive"
-    assert "must be of one device" in gen("--form", "kernel-tuner", "--export", cache, status=1)
-    assert "--form must be one of t4, csv, kernel-tuner (got xml)" in gen("--form", "xml", "--export", cache, status=2)
-
-
-@pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("name", ["h100.csv.gz", "h100.csv", "cache.json"])
-def test_of_what_is_exported_only_t4_is_imported_and_that_is_said(tmp_path: Path, name: str) -> None:
-    form = ["--form", "kernel-tuner", "--algorithm", "naive"] if name == "cache.json" else []
-    gen(*form, "--export", tmp_path / name)
-    refused = gen("--import", tmp_path / name, status=1)
-    assert f"error: {name} must be " in refused
-    assert "T4 alone is read: not tables (.csv, .csv.gz), which hold medians alone, nor caches of" in refused
-    assert "codec" not in refused
 
 
 @pytest.mark.usefixtures("home")
 def test_files_that_cannot_be_used_are_errors_in_words(tmp_path: Path) -> None:
-    assert "must be a file that can be read" in gen("--import", tmp_path / "missing.json", status=1)
     assert "cannot be written" in gen("--export", tmp_path / "no" / "folder.json", status=1)
-    assert "do not go together" in gen("--import", "a", "--export", "b", status=2)
     assert "--limit and --export do not go together" in gen("--limit", "3", "--export", "b", status=2)
     assert "--shape must be numbers joined by x" in gen("--shape", "wide", status=2)
     assert "--status must be one of ok, wrong_result" in gen("--status", "lost", status=2)
-    assert "--form is of the file that --export names" in gen("--form", "csv", status=2)
 
 
 def test_where_nothing_was_recorded_that_is_said_and_nothing_is_made(tmp_path: Path) -> None:
