@@ -227,11 +227,10 @@ def _show_counters(rows: Sequence[Compared], where: str) -> None:
 
 
 def _show(one: Explanation) -> None:
-    from gen.families.extents import told_extents
+    from gen.families.extents import sizes_in_words
     from gen.report.explain import METRICS, sentences
 
-    sizes = ", ".join(f"{size} {extent}" for size, extent in told_extents(one.extents).items())
-    output.text(f"{one.variant.name} on {one.limits.arch}, at {sizes}", "bold")
+    output.text(f"{one.variant.name} on {one.limits.arch}, at {sizes_in_words(one.extents)}", "bold")
     output.text(one.variant.algorithm.description(one.variant.config))
     output.text()
     for sentence in sentences(one):

@@ -155,12 +155,12 @@ def _show_prospects(would: Sequence[Prospect], target: str | None, arch: str, de
 
 
 def _show_rankings(rankings: tuple[Ranking, ...], arch: str) -> None:
-    from gen.families.extents import told_extents
+    from gen.families.extents import sizes_in_words
 
     for ranking in rankings:
         if ranking.order:
             output.text()
-            sizes = ", ".join(f"{size} {extent}" for size, extent in told_extents(ranking.extents).items())
+            sizes = sizes_in_words(ranking.extents)
             output.text(
                 f"{ranking.spec_name}, {ranking.shape_class} ({sizes}): predicted for {arch}, not measured", "bold"
             )

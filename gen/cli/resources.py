@@ -87,18 +87,17 @@ def _as_json(used: Usage) -> dict[str, Any]:
 
 
 def _show(name: str, arch: str, extents: Extents, found: tuple[Usage, ...], needed: int | None) -> None:
-    from gen.families.extents import told_extents
+    from gen.families.extents import sizes_in_words
 
     output.text(f"{name} on {arch}", "bold")
     columns = ("kernel", "threads", "registers", "spilled", "shared", "blocks", "warps", "occupancy", "limiter")
     output.table(columns, [_row(name, used) for used in found])
     for used in found:
         if used.bytes_in_flight is not None:
-            sizes = ", ".join(f"{size} {extent}" for size, extent in told_extents(extents).items())
             output.text()
             output.text(
                 f"{used.bytes_in_flight} bytes in flight on a multiprocessor, by {used.resident_blocks} blocks, at "
-                f"{sizes}; " + _goal(arch, needed)
+                f"{sizes_in_words(extents)}; " + _goal(arch, needed)
             )
 
 

@@ -5,10 +5,13 @@ Nothing outside a family knows a family's name.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from html import escape
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -19,7 +22,6 @@ from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
 from gen.families.config import Config, word_of
 from gen.families.estimates import Demand
-from gen.families.html import shown
 from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared
 
 __all__ = [
@@ -96,6 +98,47 @@ class Spec(Protocol):
     def __hash__(self) -> int:
         """Equal specs are one and the same key."""
         ...
+
+
+_ROLES = {"in": "input", "out": "output", "inout": "input and output", "number": "number"}
+
+
+def html_table(title: str, rows: Iterable[Sequence[object]], *, source: str = "") -> str:
+    """A title over a table, as HTML: what a notebook shows in the place of a long repr.
+
+    Args:
+        title: what is shown.
+        rows: of the table, whose first cell says what the others are.
+        source: the text of a kernel, which is folded; empty: none.
+    """
+    lines = (
+        f"<tr>{_cell('th', name)}{''.join(_cell('td', content) for content in contents)}</tr>"
+        for name, *contents in rows
+    )
+    text = f"<details><summary>source</summary><pre>{escape(source)}</pre></details>" if source else ""
+    return f"<div><strong>{escape(title)}</strong><table>{''.join(lines)}</table>{text}</div>"
+
+
+def _cell(tag: str, content: object) -> str:
+    return f'<{tag} style="text-align:left">{escape(str(content))}</{tag}>'  # notebooks set cells to the right
+
+
+class ShownSpec:
+    """A spec that a notebook shows as a table: what it computes, and of which arrays."""
+
+    def _repr_html_(self: Spec) -> str:
+        def told(one: Operand) -> str:
+            axes = f", {' x '.join(map(str, one.axes))}" if one.axes else ""
+            return f"{_ROLES[one.role]}, {one.dtype.name}{axes}"
+
+        arrays = ((one.name, told(one)) for one in self.operands)
+        return html_table(self.label, (("computes", self.summary), *arrays))
+
+
+def digest_label(word: str, spec: Spec, dtype: DType) -> str:
+    """The label of a spec whose content no name can hold: `heat_3fa94c01_f32`."""
+    content = json.dumps(spec.to_json(), sort_keys=True, separators=(",", ":"))
+    return f"{word}_{hashlib.sha256(content.encode()).hexdigest()[:8]}_{dtype.name}"
 
 
 S = TypeVar("S", bound=Spec)
@@ -491,7 +534,7 @@ class Variant:
         printer.text(repr(self))
 
     def _repr_html_(self) -> str:
-        return shown(self.name, self.described)
+        return html_table(self.name, self.described)
 
     @property
     def described(self) -> tuple[tuple[str, str], ...]:

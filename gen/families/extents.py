@@ -38,6 +38,11 @@ def told_extents(extents: Mapping[str, int], *, pitches: bool = True) -> dict[st
     }
 
 
+def sizes_in_words(extents: Mapping[str, int], *, pitches: bool = True) -> str:
+    """The same as people read them: `rows 8192, cols 8192`."""
+    return ", ".join(f"{name} {extent}" for name, extent in told_extents(extents, pitches=pitches).items())
+
+
 def lie_otherwise(name: str, rule: str, value: object, *, output: bool) -> ShapeError:
     """The error for an array that holds what it should, where no kernel can find it."""
     next_step = PASS_ANOTHER if output else _COPY

@@ -16,7 +16,7 @@ from gen.arch import DEFAULT_ARCH, Limits
 from gen.dtypes import C64, F32, F64, DType
 from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Extents, Family, Layout, Spec, Variant
-from gen.families.extents import shape_of, told_extents
+from gen.families.extents import shape_of, sizes_in_words
 
 DEVICE = Limits.of(DEFAULT_ARCH)  # that is played on the CPU
 MULTIPROCESSOR_COUNTS = (1, 2, 3, DEVICE.multiprocessors)  # few make grid-stride loops go round
@@ -138,9 +138,8 @@ class Case:
     sampled: bool = False
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name} {extent}" for name, extent in told_extents(self.extents).items())
         device = f"{self.multiprocessors} multiprocessors" + ("; chosen blocks only" if self.sampled else "")
-        return f"{sizes}; {self.content.value} seed {self.seed}; offset {self.offset}; {device}"
+        return f"{sizes_in_words(self.extents)}; {self.content.value} seed {self.seed}; offset {self.offset}; {device}"
 
 
 def begins(offset: int, place: int) -> int:

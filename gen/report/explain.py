@@ -10,9 +10,8 @@ from typing import Any
 
 from gen.arch import SECTOR, WARP, Limits, MemoryModel
 from gen.emit.render import render
-from gen.errors import ShapeError
 from gen.families.base import Extents, Variant, Work
-from gen.families.extents import extents_of, known_runtime_parameters, told_extents
+from gen.families.extents import known_runtime_parameters, told_extents
 from gen.paths import cache_home
 from gen.proof.host import HostKernel, HostRunner
 from gen.proof.trace import traffic
@@ -22,7 +21,7 @@ from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.sass import asked_for, disassembler, instructions
 from gen.toolchain.usage import Usage, largest, usage
 from gen.tune.predict import INSTRUCTIONS, L2, LATENCY, LAUNCHES, MEMORY, STARTS, UNITS, Prediction, predict
-from gen.tune.problems import read_shape
+from gen.tune.problems import extents_at
 
 
 @dataclass(frozen=True)
@@ -207,20 +206,11 @@ def extents_for(
 
     Raises ShapeError for a shape that cannot be read, or that the spec does not take.
     """
-    found = largest(variant, limits) if shape is None else _taken(variant, shape)
+    found = largest(variant, limits) if shape is None else extents_at(variant.family, variant.spec, shape)
     added = {name: size + (more or {}).get(name, 0) for name, size in found.items()}
     for name in variant.family.runtime_parameters(variant.spec):  # a launch that fuses steps is shown at that many
         added[name] = max(added[name], getattr(variant.config, name, 0))
     return {**added, **known_runtime_parameters(variant.family, variant.spec, runtime_parameters or {})}
-
-
-def _taken(variant: Variant, shape: str) -> Extents:
-    given = read_shape(shape)
-    try:
-        return extents_of(variant.family, variant.spec, given)
-    except ShapeError as error:
-        rule = f"must be a shape that {variant.spec_name} takes: {error.subject} {error.rule}"
-        raise ShapeError("--shape", rule, shape) from error
 
 
 def moves(

@@ -16,7 +16,7 @@ from gen.emit.render import render
 from gen.errors import GenError, MissingToolError
 from gen.families.base import Family
 from gen.families.config import word_of
-from gen.families.extents import told_extents
+from gen.families.extents import sizes_in_words
 from gen.families.names import Known, find_variant, named_variant
 from gen.paths import how_to_install
 
@@ -69,7 +69,7 @@ class SearchSpace:
     @property
     def title(self) -> str:
         """For instance `transpose_10_b32, rows 8192, cols 8192, on NVIDIA H200`."""
-        return f"{self.spec}, {sizes_in_words(self.extents)}, on {self.device}"
+        return f"{self.spec}, {sizes_in_words(self.extents, pitches=False)}, on {self.device}"
 
     @property
     def right(self) -> tuple[Row, ...]:
@@ -97,11 +97,6 @@ class SearchSpace:
                 yield status, number, reason
             if len(said) > MOST_REASONS:
                 yield status, count - sum(n for _, n in said.most_common(MOST_REASONS)), "for other reasons"
-
-
-def sizes_in_words(extents: Mapping[str, int]) -> str:
-    """For instance `rows 8192, cols 8192`."""
-    return ", ".join(f"{name} {extent}" for name, extent in told_extents(extents, pitches=False).items())
 
 
 def _time(row: Row) -> float:

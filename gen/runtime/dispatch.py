@@ -13,9 +13,8 @@ from typing import Any
 from gen.arch import sibling_of
 from gen.emit.render import render
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
-from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant
+from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant, html_table
 from gen.families.estimates import estimated_us
-from gen.families.html import shown
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.folder import SPECS_FILE, read_specs
@@ -48,7 +47,7 @@ class Choice:
     tuned: bool
 
     def _repr_html_(self) -> str:
-        return shown(self.variant.name, self.told, source=render(self.variant))
+        return html_table(self.variant.name, self.told, source=render(self.variant))
 
     @property
     def told(self) -> tuple[tuple[str, str], ...]:

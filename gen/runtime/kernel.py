@@ -15,9 +15,8 @@ import numpy as np
 
 from gen.emit.render import render
 from gen.errors import ArgumentError, DeviceError, GenError, RunError
-from gen.families.base import WIDEST, Extents, Spec, Variant
+from gen.families.base import WIDEST, Extents, Spec, Variant, html_table
 from gen.families.extents import checked_runtime_parameters, dense_strides, extents_of
-from gen.families.html import shown
 from gen.families.plans import Step, steps
 from gen.gpu.device import LEGACY_STREAM, Code, Device, DriverFunctions, Graph, Prepared
 from gen.runtime.arrays import (
@@ -249,10 +248,10 @@ class Kernel:
     def _repr_html_(self) -> str:
         on, family, spec = ("on", self._device.name), self._chooser.family, self._chooser.spec
         if self._bound is not None:
-            return shown(self.variant, (on, *self._bound.told), source=self.source)
+            return html_table(self.variant, (on, *self._bound.told), source=self.source)
         parts = [part for one in family.shape_classes(spec) for part in self._chooser.choices(one)]
         classes = ((words, choice.variant.name, choice.why) for words, choice in parts)
-        return shown(self.spec, (on, ("computes", spec.summary), *classes))
+        return html_table(self.spec, (on, ("computes", spec.summary), *classes))
 
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = None, **numbers: Any) -> Any:
         """Runs the kernel.

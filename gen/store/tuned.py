@@ -16,7 +16,7 @@ from typing import Any
 
 from gen.emit.folder import write_if_changed
 from gen.errors import StoreError
-from gen.families.html import shown
+from gen.families.base import html_table
 from gen.families.regions import WHOLE, Region
 from gen.paths import cache_home, shipped_winners
 
@@ -57,7 +57,7 @@ class Winner:
         return tuple((_MEANINGS.get(name, name), _in_words(value)) for name, value in self.evidence.items())
 
     def _repr_html_(self) -> str:
-        return shown(self.variant, (("for", f"{self.spec}, {self.words}"), ("on", self.device), *self.told))
+        return html_table(self.variant, (("for", f"{self.spec}, {self.words}"), ("on", self.device), *self.told))
 
     @property
     def key(self) -> tuple[str, str, str, Region]:

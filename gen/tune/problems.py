@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gen.errors import ShapeError, UnknownNameError
-from gen.families.base import WIDEST, Family, Spec
+from gen.families.base import WIDEST, Extents, Family, Spec
 from gen.families.extents import beyond_memory, check_runtime_parameters, extents_of, known_runtime_parameters
 from gen.families.names import Known, Takes, find_spec, names_variant, spec_of_variant, unknown
 from gen.families.regions import ALIGNMENT, WHOLE, Bound, Region, sizes_of
@@ -130,12 +130,19 @@ def problem_at(
         raise ShapeError("--shape", f"must be of less than 2^63 bytes as {first.dtype.name}", repr(text))
     if 0 in shape:
         raise ShapeError("--shape", "must have no extent of 0: there is nothing to time", repr(text))
+    extents = {**extents_at(family, spec, text), **known_runtime_parameters(family, spec, runtime_parameters)}
+    return Problem(family, spec, extents, alignment, Region.exactly(sizes_of(family, spec, extents, alignment)))
+
+
+def extents_at(family: Family[Any], spec: Spec, text: str) -> Extents:
+    """The extents that a text means, which spells the shape of the first input. Raises ShapeError for any other."""
     try:
-        extents = {**extents_of(family, spec, shape), **known_runtime_parameters(family, spec, runtime_parameters)}
+        return extents_of(family, spec, read_shape(text))
     except ShapeError as error:
+        if error.subject == "--shape":
+            raise
         rule = f"must be a shape that {family.name_of(spec)} takes: {error.subject} {error.rule}"
         raise ShapeError("--shape", rule, text) from error
-    return Problem(family, spec, extents, alignment, Region.exactly(sizes_of(family, spec, extents, alignment)))
 
 
 def _check_alignment(spec: Spec, alignment: int) -> None:

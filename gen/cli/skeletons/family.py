@@ -14,11 +14,10 @@ import numpy as np
 
 from gen.dtypes import F32, F64, I64, DType, read_dtype
 from gen.errors import SpecError
-from gen.families.base import Algorithm, Array, Expected, Extents, Launch, Operand, Plan
+from gen.families.base import Algorithm, Array, Expected, Extents, Launch, Operand, Plan, ShownSpec
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, size
 from gen.families.extents import DenseFamily
-from gen.families.html import ShownSpec
 
 
 @dataclass(frozen=True)

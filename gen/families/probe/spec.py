@@ -7,8 +7,7 @@ from typing import Any
 
 from gen.dtypes import B8, B16, B32, B64, B128, F32, F64, DType
 from gen.errors import SpecError
-from gen.families.base import Operand
-from gen.families.html import ShownSpec
+from gen.families.base import Operand, ShownSpec
 
 MAX_OFFSET, MAX_FIELDS = 1024, 16
 TILE_EXTENTS = (16, 32)

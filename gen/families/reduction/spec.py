@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +9,7 @@ from typing import Any, SupportsIndex
 
 from gen.dtypes import BOOL, DTYPES, F32, DType, find_dtype, python_int, read_dtype
 from gen.errors import SpecError
-from gen.families.base import Operand
-from gen.families.html import ShownSpec
+from gen.families.base import Operand, ShownSpec, digest_label
 from gen.families.reduction.operators import OPERATORS, SEVERAL, Operator, Rounds, find_operators
 
 MOST_AXIS = 63  # NumPy's arrays have at most 64 axes
@@ -139,8 +136,7 @@ class ReductionSpec(ShownSpec):
         label = "_".join([*words, "keep"] if self.keepdims else words)
         if len(label) <= MOST_LABEL:
             return label
-        content = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
-        return f"several_{hashlib.sha256(content.encode()).hexdigest()[:8]}_{self.dtype.name}"
+        return digest_label("several", self, self.dtype)
 
     @property
     def summary(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +14,7 @@ import numpy as np
 
 from gen.dtypes import BF16, F16, F32, F64, I16, U8, U16, DType, read_dtype
 from gen.errors import SpecError
-from gen.families.base import Operand
-from gen.families.html import ShownSpec
+from gen.families.base import Operand, ShownSpec, digest_label
 
 Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 """What lies outside along one axis, in SciPy's words: `constant` cval, `nearest` aaaa|abcd, `reflect` dcba|abcd,
@@ -166,8 +163,7 @@ class StencilSpec(GridSpec):
     @property
     def label(self) -> str:
         """For instance `heat_3fa94c01_f32`: no name can hold the weights."""
-        content = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
-        return f"{self.word}_{hashlib.sha256(content.encode()).hexdigest()[:8]}_{self.dtype.name}"
+        return digest_label(self.word, self, self.dtype)
 
     @property
     def summary(self) -> str:

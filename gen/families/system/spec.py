@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ import numpy as np
 
 from gen.dtypes import BF16, F16, F32, F64, I64, DType, find_dtype, read_dtype
 from gen.errors import SpecError
-from gen.families.base import Operand
+from gen.families.base import Operand, digest_label
 from gen.families.stencil.spec import (
     AXES,
     STEPS,
@@ -262,8 +260,7 @@ class SystemSpec(GridSpec):
     @property
     def label(self) -> str:
         """For instance `wave_3fa94c01_f32`: no name can hold the expressions."""
-        content = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
-        return f"{self.word}_{hashlib.sha256(content.encode()).hexdigest()[:8]}_{self.dtype.name}"
+        return digest_label(self.word, self, self.dtype)
 
     @property
     def summary(self) -> str:

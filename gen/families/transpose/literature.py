@@ -12,9 +12,8 @@ from typing import Any
 
 from gen.dtypes import B32, DTYPES, DType, read_dtype
 from gen.errors import SpecError
-from gen.families.base import Extents, Named, Operand
+from gen.families.base import Extents, Named, Operand, ShownSpec
 from gen.families.expr import ONE, Expr, size
-from gen.families.html import ShownSpec
 from gen.families.transpose.spec import TransposeSpec
 from gen.families.transpose.values import BITS
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from gen.dtypes import B32, BF16, DTYPES, DType, check_one_meaning, find_dtype, numpy_dtype, python_int, read_dtype
 from gen.errors import SpecError
-from gen.families.base import Operand
-from gen.families.html import ShownSpec
+from gen.families.base import Operand, ShownSpec
 from gen.families.transpose.values import BITS, NUMBERS, Values
 
 MAX_AXES = 8
