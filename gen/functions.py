@@ -10,17 +10,18 @@ Every function takes `device`, as `gen.load` does, and `stream`, as kernels do, 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from builtins import all as _all
 from builtins import min as _least
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from math import prod as _product
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from gen.dtypes import numpy_dtype, python_int
-from gen.errors import ArgumentError, ShapeError
+from gen.errors import ArgumentError, ShapeError, SpecError
 from gen.families.base import Spec
 from gen.families.reduction import ReductionSpec, reduction
 from gen.families.stencil.builder import stencil
@@ -29,6 +30,7 @@ from gen.runtime.arrays import read
 from gen.runtime.kernel import Kernel
 from gen.runtime.load import load
 
+A = TypeVar("A")  # an array of a library
 MOST_KERNELS = 4096  # that are kept, by spec and device
 Modes = str | Sequence[str | Sequence[str]]
 """What lies outside: one for all axes, or one for each, which may be a pair: one for each end."""
@@ -422,3 +424,239 @@ def _hashable(name: str, given: Any) -> Any:
     except TypeError as error:
         raise ArgumentError(name, "must be one value for all axes, or a tuple", repr(given)) from error
     return given
+
+
+class ArrayFunctions(ABC, Generic[A]):
+    """The functions of this module, for a library whose arrays have gradients, as methods.
+
+    A subclass says how its arrays are reduced, permuted and correlated. What they share is made here, without a trace
+    of NumPy's arrays, so that a compiler of the library can follow it.
+    """
+
+    @abstractmethod
+    def reduced(self, op: str, x: Any, axes: list[int], dtype: Any, ddof: int) -> A:
+        """The statistic over axes, positive and in order."""
+
+    @abstractmethod
+    def expanded(self, y: A, axes: list[int]) -> A:
+        """The array with further axes of extent 1 at these places."""
+
+    @abstractmethod
+    def permuted(self, x: Any, order: list[int]) -> A:
+        """A dense copy, of whose axes each is the axis of `x` that stands in its place in `order`."""
+
+    @abstractmethod
+    def correlated(
+        self, x: Any, weights: list[float], shape: Sequence[int], modes: tuple[Any, ...], cval: float,
+        origins: Sequence[int], steps: int,
+    ) -> A:  # fmt: skip
+        """The correlation with weights in row-major order; shape, modes and origins are those of all axes."""
+
+    @abstractmethod
+    def ndim(self, x: Any) -> int:
+        """How many axes an array has."""
+
+    def sum(self, x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> A:
+        """The sum over axes. Integers are added in the library's widest integer type, unless `dtype` says otherwise.
+
+        Args:
+            x: bool, integers or floating-point numbers, with any strides.
+            axis: None for all, an axis or a tuple of axes.
+            dtype: of the result, in which the kernel also adds; None: NumPy's choice.
+            keepdims: whether the result keeps the reduced axes, with extent 1.
+
+        Raises:
+            GenError: an argument is not what the function takes. Nothing was launched.
+        """
+        return self.along("sum", x, axis, keepdims, dtype)
+
+    def prod(self, x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> A:
+        """The product over axes. Arguments and errors are those of `sum`."""
+        return self.along("prod", x, axis, keepdims, dtype)
+
+    def max(self, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> A:
+        """The greatest element over axes; elements that are equally great share its gradient. Otherwise as `sum`."""
+        return self.along("max", x, axis, keepdims)
+
+    def min(self, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> A:
+        """The least element over axes; elements that are equally small share its gradient. Otherwise as `sum`."""
+        return self.along("min", x, axis, keepdims)
+
+    def any(self, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> A:
+        """Whether any element over axes is not 0. Arguments and errors are those of `sum`."""
+        return self.along("any", x, axis, keepdims)
+
+    def all(self, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> A:
+        """Whether no element over axes is 0. Arguments and errors are those of `sum`."""
+        return self.along("all", x, axis, keepdims)
+
+    def argmax(self, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> A:
+        """The index of the first greatest element, of the flattened array without `axis`. Otherwise as `sum`."""
+        return self.along("argmax", x, axis, keepdims)
+
+    def argmin(self, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> A:
+        """The index of the first least element, of the flattened array without `axis`. Otherwise as `sum`."""
+        return self.along("argmin", x, axis, keepdims)
+
+    def count_nonzero(self, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> A:
+        """How many elements over axes are not 0. Arguments and errors are those of `sum`."""
+        return self.along("count_nonzero", x, axis, keepdims)
+
+    def mean(self, x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> A:
+        """The mean over axes, of integers in the library's widest floating-point type. Otherwise as `sum`."""
+        return self.along("mean", x, axis, keepdims, dtype)
+
+    def var(self, x: Any, /, *, axis: Any = None, correction: int = 0, keepdims: bool = False) -> A:
+        """The variance over axes, divided by their number less `correction`. Otherwise as `sum`."""
+        return self.along("var", x, axis, keepdims, ddof=correction)
+
+    def std(self, x: Any, /, *, axis: Any = None, correction: int = 0, keepdims: bool = False) -> A:
+        """The standard deviation over axes, the root of `var`; its gradient is 0 where it is 0."""
+        return self.along("std", x, axis, keepdims, ddof=correction)
+
+    def vector_norm(self, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> A:
+        """The Euclidean norm over axes; its gradient is 0 where it is 0. Otherwise as `sum`; `ord` must be 2."""
+        if ord != 2:
+            raise ArgumentError("ord", "must be 2, the Euclidean norm", repr(ord))
+        return self.along("norm", x, axis, keepdims)
+
+    def permute_dims(self, x: Any, /, axes: Sequence[int]) -> A:
+        """A dense copy with axes permuted: axis i of the result is axis `axes[i]` of `x`.
+
+        Args:
+            x: elements of 1, 2, 4, 8 or 16 bytes, 8 axes at most.
+            axes: each axis once; those from the end are negative.
+
+        Raises:
+            GenError: an argument is not what the function takes. Nothing was launched.
+        """
+        ndim = self.ndim(x)
+        order = [axis + ndim if axis < 0 else axis for axis in axes]
+        if sorted(order) != list(range(ndim)):
+            raise ShapeError("axes", f"must name each of the {ndim} axes of x once", repr(axes))
+        return self.permuted(x, order)
+
+    def transpose(self, x: Any, /, axes: Sequence[int] | None = None) -> A:
+        """As `permute_dims`; without `axes` their order is reversed, as in `numpy.transpose`."""
+        return self.permute_dims(x, list(range(self.ndim(x)))[::-1] if axes is None else axes)
+
+    def matrix_transpose(self, x: Any, /) -> A:
+        """A dense copy of a matrix, or of a stack of matrices, with its last two axes exchanged."""
+        return self.permute_dims(x, _last_two(None, self.ndim(x)))
+
+    def correlate(self, input: Any, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
+                  origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
+                  steps: int = 1) -> A:  # fmt: skip
+        """The correlation with weights, as `scipy.ndimage.correlate` has it, which are constants and get no gradient.
+
+        Args:
+            input: cells of f16, bf16, f32, f64, u8, i16 or u16.
+            weights: numbers that are known while a program is traced, with as many axes as `input`, or as `axes` names;
+                within a function that torch compiles, lists.
+            mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`,
+                `frozen`; in place of that of an axis, a pair names one for each end.
+            cval: the value outside where the mode is `constant`.
+            origin: shifts the weights, for all axes or for each.
+            axes: those along which the weights lie; None: all.
+            steps: how often the correlation is applied.
+
+        Raises:
+            GenError: an argument is not what the function takes. Nothing was launched.
+        """
+        flat, extents = flat_weights(weights)
+        return self._laid_out(input, flat, extents, mode, cval, origin, axes, steps)
+
+    def convolve(self, input: Any, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
+                 origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
+                 steps: int = 1) -> A:  # fmt: skip
+        """The convolution with weights, as `scipy.ndimage.convolve` has it; arguments and errors of `correlate`."""
+        flat, extents = flat_weights(weights)
+        turned = turned_origin(self.ndim(input), extents, origin, axes)
+        return self._laid_out(input, flat[::-1], extents, mode, cval, turned, axes, steps)
+
+    def laplace(self, input: Any, mode: Modes = "reflect", cval: float = 0.0, *,
+                axes: Sequence[int] | None = None) -> A:  # fmt: skip
+        """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
+        ndim = self.ndim(input) if axes is None else len(axes)
+        return self._laid_out(input, second_differences(ndim), [3] * ndim, mode, cval, 0, axes, 1)
+
+    def along(self, op: str, x: Any, axis: Any, keepdims: bool, dtype: Any = None, ddof: int = 0) -> A:
+        """A statistic over axes as a caller names them, of results that keep these axes or not."""
+        ndim = self.ndim(x)
+        named = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+        axes = sorted(one + ndim if one < 0 else one for one in named)
+        if len(set(axes)) < len(axes) or (axes and not 0 <= axes[0] <= axes[-1] < ndim):
+            raise ShapeError("axis", f"must name axes from {-ndim} to {ndim - 1} once each, or be None", repr(axis))
+        result = self.reduced(op, x, axes, dtype, ddof)
+        return self.expanded(result, axes) if keepdims else result
+
+    def _laid_out(self, x: Any, flat: list[float], extents: list[int], mode: Any, cval: float, origin: Any,
+                  axes: Sequence[int] | None, steps: int) -> A:  # fmt: skip
+        shape, modes, origins = laid_out(self.ndim(x), extents, mode, origin, axes)
+        return self.correlated(x, flat, shape, modes, float(cval), origins, steps)
+
+
+def flat_weights(weights: Any) -> tuple[list[float], list[int]]:
+    """Weights in row-major order, and their extents; in Python alone, so that it can be traced."""
+    rows = weights.tolist() if hasattr(weights, "tolist") else weights
+    extents: list[int] = []
+    while isinstance(rows, list | tuple):
+        extents.append(len(rows))
+        if not rows or not isinstance(rows[0], list | tuple):
+            break
+        if len({len(row) for row in rows}) > 1:
+            raise SpecError("weights", "must be an array whose rows are equally long", repr(weights))
+        rows = [value for row in rows for value in row]
+    # Each length is that of all rows of its depth together.
+    lengths = [length // (extents[place - 1] if place else 1) for place, length in enumerate(extents)]
+    return [float(value) for value in rows], lengths
+
+
+def gradient_through(
+    xp: Any, op: str, x: Any, y: Any, gradient: Any, axes: Sequence[int], ddof: int,
+    along: Callable[[Any, str], Any],
+) -> Any:  # fmt: skip
+    """The gradient by `x` of a statistic; the result `y` and its gradient have the axes of `x`.
+
+    Args:
+        xp: the library's functions, which have the names of the array API standard.
+        op: the statistic.
+        x: what was reduced.
+        y: the result.
+        gradient: by the result.
+        axes: over which it was.
+        ddof: of `var` and `std`.
+        along: a statistic of an array over the same axes, which it keeps.
+    """
+    count = _product(x.shape[axis] for axis in axes)
+    match op:
+        case "sum":
+            return gradient
+        case "mean":
+            return gradient / count
+        case "sumsq":
+            return 2 * x * gradient
+        case "norm":
+            return xp.where(y == 0, 0, gradient * x / xp.where(y == 0, 1, y))
+        case "var" | "std":
+            from_mean = x - along(x, "mean")
+            divisor = count - ddof if count > ddof else float("nan")
+            if op == "var":
+                return gradient * (2 / divisor) * from_mean
+            return xp.where(y == 0, 0, gradient * from_mean / (divisor * xp.where(y == 0, 1, y)))
+        case "prod":
+            return gradient * _product_of_others(xp, x, axes)
+    shares = x == y  # of a least or a greatest element
+    return xp.where(shares, gradient / along(shares, "count_nonzero"), 0)
+
+
+def _product_of_others(xp: Any, x: Any, axes: Sequence[int]) -> Any:
+    """For each element the product of the others along axes: right where some are 0, and twice differentiable."""
+    kept = x.ndim - len(axes)
+    last = tuple(range(kept, x.ndim))
+    moved = xp.moveaxis(x, tuple(axes), last)
+    rows = moved.reshape(*moved.shape[:kept], -1)
+    one = xp.ones_like(rows[..., :1])
+    before = xp.cumprod(xp.concatenate([one, rows[..., :-1]], -1), -1)
+    after = xp.flip(xp.cumprod(xp.concatenate([one, xp.flip(rows, (-1,))[..., :-1]], -1), -1), (-1,))
+    return xp.moveaxis((before * after).reshape(moved.shape), last, tuple(axes))

@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
-from math import prod as _product
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 try:
     import jax
@@ -25,13 +25,13 @@ except ModuleNotFoundError as error:
         "gen.jax needs jax, which is not installed. pip install 'jax[cuda13]' installs it", name=error.name
     ) from error
 
-from gen.errors import ArgumentError, DeviceError, ShapeError
+from gen.errors import DeviceError
 from gen.families.base import Spec
 from gen.families.stencil.adjoint import adjoint, computed_cells, folded_places
 from gen.families.stencil.builder import stencil
 from gen.families.stencil.spec import MAX_AXES, StencilSpec
 from gen.families.transpose import permutation
-from gen.functions import MOST_KERNELS, Modes, laid_out, loaded, reduction_of, second_differences, turned_origin
+from gen.functions import MOST_KERNELS, ArrayFunctions, gradient_through, loaded, reduction_of
 from gen.runtime import xla
 from gen.runtime.load import CPU
 
@@ -39,165 +39,54 @@ Array = Any
 _WIDE = ("argmax", "argmin", "count_nonzero")  # of 64 bits always
 
 
-def sum(x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
-    """The sum over axes. Integers are added in JAX's widest type, unless `dtype` says otherwise.
+class _Functions(ArrayFunctions[Array]):
+    """Of arrays of JAX, and what JAX makes arrays of."""
 
-    Args:
-        x: bool, integers or floating-point numbers.
-        axis: None for all, an axis or a tuple of axes.
-        dtype: of the result, in which the kernel also adds; None: NumPy's choice.
-        keepdims: whether the result keeps the reduced axes, with extent 1.
+    @override
+    def reduced(self, op: str, x: Array, axes: list[int], dtype: Any, ddof: int) -> Array:
+        x = jnp.asarray(x)
+        if dtype is None and op not in _WIDE:
+            usual = reduction_of(op, x.dtype, x.ndim, tuple(axes), False, None, ddof).result.numpy
+            narrow = jax.dtypes.canonicalize_dtype(usual)
+            dtype = None if narrow == usual else narrow
+        return _reduce(x, op, tuple(axes), ddof, None if dtype is None else np.dtype(dtype))
 
-    Raises:
-        GenError: an argument is not what the function takes. Nothing was launched.
-    """
-    return _reduced("sum", x, axis, keepdims, dtype=dtype)
+    @override
+    def expanded(self, y: Array, axes: Sequence[int]) -> Array:
+        return jnp.expand_dims(y, tuple(axes))
 
+    @override
+    def permuted(self, x: Array, order: list[int]) -> Array:
+        return _permute(jnp.asarray(x), tuple(order))
 
-def prod(x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
-    """The product over axes. Arguments and errors are those of `sum`."""
-    return _reduced("prod", x, axis, keepdims, dtype=dtype)
+    @override
+    def correlated(
+        self, x: Array, weights: list[float], shape: Sequence[int], modes: tuple[Any, ...], cval: float,
+        origins: Sequence[int], steps: int,
+    ) -> Array:  # fmt: skip
+        x, array = jnp.asarray(x), np.array(weights).reshape(shape)
+        spec = stencil(array, boundary=modes, dtype=x.dtype, cval=cval, origin=tuple(origins), word="correlate")
+        return _stencil(x, spec, steps)
 
-
-def max(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
-    """The greatest element over axes; elements that are equally great share its gradient. Otherwise as `sum`."""
-    return _reduced("max", x, axis, keepdims)
-
-
-def min(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
-    """The least element over axes; elements that are equally small share its gradient. Otherwise as `sum`."""
-    return _reduced("min", x, axis, keepdims)
-
-
-def any(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
-    """Whether any element over axes is not 0. Arguments and errors are those of `sum`."""
-    return _reduced("any", x, axis, keepdims)
-
-
-def all(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
-    """Whether no element over axes is 0. Arguments and errors are those of `sum`."""
-    return _reduced("all", x, axis, keepdims)
+    @override
+    def ndim(self, x: Array) -> int:
+        return int(jnp.ndim(x))
 
 
-def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """The index of the first greatest element, of the flattened array without `axis`. Otherwise as `sum`."""
-    return _reduced("argmax", x, axis, keepdims)
-
-
-def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """The index of the first least element, of the flattened array without `axis`. Otherwise as `sum`."""
-    return _reduced("argmin", x, axis, keepdims)
-
-
-def count_nonzero(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
-    """How many elements over axes are not 0. Arguments and errors are those of `sum`."""
-    return _reduced("count_nonzero", x, axis, keepdims)
-
-
-def mean(x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
-    """The mean over axes, of integers in JAX's widest floating-point type. Otherwise as `sum`."""
-    return _reduced("mean", x, axis, keepdims, dtype=dtype)
-
-
-def var(x: Array, /, *, axis: Any = None, correction: int = 0, keepdims: bool = False) -> Array:
-    """The variance over axes, divided by their number less `correction`. Otherwise as `sum`."""
-    return _reduced("var", x, axis, keepdims, ddof=correction)
-
-
-def std(x: Array, /, *, axis: Any = None, correction: int = 0, keepdims: bool = False) -> Array:
-    """The standard deviation over axes, the root of `var`; its gradient is 0 where it is 0."""
-    return _reduced("std", x, axis, keepdims, ddof=correction)
-
-
-def vector_norm(x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Array:
-    """The Euclidean norm over axes; its gradient is 0 where it is 0. Otherwise as `sum`; `ord` must be 2."""
-    if ord != 2:
-        raise ArgumentError("ord", "must be 2, the Euclidean norm", repr(ord))
-    return _reduced("norm", x, axis, keepdims)
-
-
-def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
-    """A copy with axes permuted: axis i of the result is axis `axes[i]` of `x`. Raises GenError for other axes."""
-    x = jnp.asarray(x)
-    order = tuple(axis + x.ndim if axis < 0 else axis for axis in axes)
-    if sorted(order) != list(range(x.ndim)):
-        raise ShapeError("axes", f"must name each of the {x.ndim} axes of x once", repr(axes))
-    return _permute(x, order)
-
-
-def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
-    """As `permute_dims`; without `axes` their order is reversed, as in `numpy.transpose`."""
-    return permute_dims(x, range(jnp.ndim(x))[::-1] if axes is None else axes)
-
-
-def matrix_transpose(x: Array, /) -> Array:
-    """A copy of a matrix, or of a stack of matrices, with its last two axes exchanged."""
-    ndim = jnp.ndim(x)
-    if ndim < 2:
-        raise ShapeError("x", "must have two axes or more", f"{ndim}")
-    return permute_dims(x, (*range(ndim - 2), ndim - 1, ndim - 2))
-
-
-def correlate(input: Array, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
-              origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
-              steps: int = 1) -> Array:  # fmt: skip
-    """The correlation with weights, as `scipy.ndimage.correlate` has it, which are constants and get no gradient.
-
-    Args:
-        input: cells of f16, bf16, f32, f64, u8, i16 or u16.
-        weights: numbers that are known while the program is traced, with as many axes as `input`, or as `axes` names.
-        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`, `frozen`;
-            in place of that of an axis, a pair names one for each end.
-        cval: the value outside where the mode is `constant`.
-        origin: shifts the weights, for all axes or for each.
-        axes: those along which the weights lie; None: all.
-        steps: how often the correlation is applied.
-
-    Raises:
-        GenError: an argument is not what the function takes. Nothing was launched.
-    """
-    x, array = jnp.asarray(input), np.asarray(weights, np.float64)
-    shape, modes, origins = laid_out(x.ndim, array.shape, mode, origin, axes)
-    boundary: Any = modes
-    spec = stencil(
-        array.reshape(shape), boundary=boundary, dtype=x.dtype, cval=cval, origin=origins, word="correlate"
-    )  # fmt: skip
-    return _stencil(x, spec, steps)
-
-
-def convolve(input: Array, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
-             origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
-             steps: int = 1) -> Array:  # fmt: skip
-    """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
-    array = np.asarray(weights, np.float64)
-    turned = turned_origin(jnp.ndim(input), array.shape, origin, axes)
-    return correlate(input, np.flip(array), mode, cval, turned, axes=axes, steps=steps)
-
-
-def laplace(input: Array, mode: Modes = "reflect", cval: float = 0.0, *,
-            axes: Sequence[int] | None = None) -> Array:  # fmt: skip
-    """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
-    ndim = jnp.ndim(input) if axes is None else len(axes)
-    return correlate(input, np.array(second_differences(ndim)).reshape((3,) * ndim), mode, cval, axes=axes)
+_FUNCTIONS = _Functions()
+sum, prod, max, min = _FUNCTIONS.sum, _FUNCTIONS.prod, _FUNCTIONS.max, _FUNCTIONS.min
+any, all, argmax, argmin = _FUNCTIONS.any, _FUNCTIONS.all, _FUNCTIONS.argmax, _FUNCTIONS.argmin
+count_nonzero, vector_norm = _FUNCTIONS.count_nonzero, _FUNCTIONS.vector_norm
+mean, var, std = _FUNCTIONS.mean, _FUNCTIONS.var, _FUNCTIONS.std
+permute_dims, transpose, matrix_transpose = (
+    _FUNCTIONS.permute_dims, _FUNCTIONS.transpose, _FUNCTIONS.matrix_transpose
+)  # fmt: skip
+correlate, convolve, laplace = _FUNCTIONS.correlate, _FUNCTIONS.convolve, _FUNCTIONS.laplace
 
 
 def operator(spec: StencilSpec) -> Callable[..., Array]:
     """A stencil as a function of an array and of `steps`, which is 1 unless it is given."""
     return lambda x, steps=1: _stencil(jnp.asarray(x), spec, steps)
-
-
-def _reduced(op: str, x: Array, axis: Any, keepdims: bool, *, dtype: Any = None, ddof: int = 0) -> Array:
-    x = jnp.asarray(x)
-    named = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    axes = tuple(sorted(one + x.ndim if one < 0 else one for one in named))
-    if len(set(axes)) < len(axes) or (axes and not 0 <= axes[0] <= axes[-1] < x.ndim):
-        raise ShapeError("axis", f"must name axes from {-x.ndim} to {x.ndim - 1} once each, or be None", repr(axis))
-    if dtype is None and op not in _WIDE:
-        usual = reduction_of(op, x.dtype, x.ndim, axes, False, None, ddof).result.numpy
-        narrow = jax.dtypes.canonicalize_dtype(usual)
-        dtype = None if narrow == usual else narrow
-    result = _reduce(x, op, axes, ddof, None if dtype is None else np.dtype(dtype))
-    return jnp.expand_dims(result, axes) if keepdims else result
 
 
 # What runs a kernel: a custom call where the program is for a GPU, else a call of Python
@@ -280,46 +169,12 @@ def _reduce_forward(x: Array, op: str, axes: tuple[int, ...], ddof: int, dtype: 
 
 
 def _reduce_backward(op: str, axes: tuple[int, ...], ddof: int, _: Any, kept: Any, gradient: Array) -> tuple[Array]:
+    def along(x: Array, op: str) -> Array:
+        return jnp.expand_dims(_reduce(x, op, axes, 0, None), axes)
+
     x, y = kept[0], jnp.expand_dims(kept[1], axes)
-    found = _through(op, x, y, jnp.expand_dims(gradient, axes), axes, ddof)
+    found = gradient_through(jnp, op, x, y, jnp.expand_dims(gradient, axes), axes, ddof, along)
     return (jnp.broadcast_to(found, x.shape).astype(x.dtype),)
-
-
-def _through(op: str, x: Array, y: Array, gradient: Array, axes: tuple[int, ...], ddof: int) -> Array:
-    """The gradient by `x`; the result `y` and its gradient have the axes of `x`."""
-    count = _product(x.shape[axis] for axis in axes)
-    match op:
-        case "sum":
-            return gradient
-        case "mean":
-            return gradient / count
-        case "sumsq":
-            return 2 * x * gradient
-        case "norm":
-            return jnp.where(y == 0, 0, gradient * x / jnp.where(y == 0, 1, y))
-        case "var" | "std":
-            from_mean = x - jnp.expand_dims(_reduce(x, "mean", axes, 0, None), axes)
-            divisor = count - ddof if count > ddof else float("nan")
-            if op == "var":
-                return gradient * (2 / divisor) * from_mean
-            return jnp.where(y == 0, 0, gradient * from_mean / (divisor * jnp.where(y == 0, 1, y)))
-        case "prod":
-            return gradient * _product_of_others(x, axes)
-        case _:
-            shares = x == y  # of a least or a greatest element
-            sharing = jnp.expand_dims(_reduce(shares, "count_nonzero", axes, 0, None), axes)
-            return jnp.where(shares, gradient / sharing.astype(gradient.dtype), 0)
-
-
-def _product_of_others(x: Array, axes: tuple[int, ...]) -> Array:
-    """For each element the product of the others along axes: right where some are 0, and twice differentiable."""
-    last = tuple(range(x.ndim - len(axes), x.ndim))
-    moved = jnp.moveaxis(x, axes, last)
-    rows = moved.reshape(*moved.shape[: x.ndim - len(axes)], -1)
-    one = jnp.ones_like(rows[..., :1])
-    before = jnp.cumprod(jnp.concatenate([one, rows[..., :-1]], -1), -1)
-    after = jnp.flip(jnp.cumprod(jnp.concatenate([one, jnp.flip(rows, -1)[..., :-1]], -1), -1), -1)
-    return jnp.moveaxis((before * after).reshape(moved.shape), last, axes)
 
 
 _reduce.defvjp(_reduce_forward, _reduce_backward)

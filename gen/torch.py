@@ -17,6 +17,7 @@ from math import prod as _product
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 try:
     import torch
@@ -33,7 +34,7 @@ from gen.families.stencil.adjoint import Adjoint, adjoint, computed_cells, folde
 from gen.families.stencil.builder import stencil
 from gen.families.stencil.spec import MAX_AXES, StencilSpec
 from gen.families.transpose import TransposeSpec, permutation
-from gen.functions import MOST_KERNELS, Modes, laid_out, loaded, reduction_of, second_differences, turned_origin
+from gen.functions import MOST_KERNELS, ArrayFunctions, gradient_through, loaded, reduction_of
 from gen.runtime.dlpack import named_dtype
 from gen.runtime.kernel import Kernel
 from gen.runtime.load import CPU
@@ -42,147 +43,44 @@ _INDICES = ("argmax", "argmin")
 _LINEAR = ("sum", "mean")  # whose gradients depend on neither the input nor the output
 
 
-def sum(x: Tensor, /, *, axis: Any = None, dtype: torch.dtype | None = None, keepdims: bool = False) -> Tensor:
-    """The sum over axes. Integers are added in 64 bits, unless `dtype` says otherwise.
+class _Functions(ArrayFunctions[Tensor]):
+    """Of tensors of torch."""
 
-    Args:
-        x: bool, integers or floating-point numbers, with any strides.
-        axis: None for all, an axis or a tuple of axes.
-        dtype: of the result, in which the kernel also adds; None: NumPy's choice.
-        keepdims: whether the result keeps the reduced axes, with extent 1.
+    @override
+    def reduced(self, op: str, x: Tensor, axes: list[int], dtype: Any, ddof: int) -> Tensor:
+        return REDUCE(x, op, axes, ddof, dtype)
 
-    Raises:
-        GenError: an argument is not what the function takes. Nothing was launched.
-    """
-    return _reduced("sum", x, axis, keepdims, dtype=dtype)
+    @override
+    def expanded(self, y: Tensor, axes: Sequence[int]) -> Tensor:
+        for axis in axes:
+            y = y.unsqueeze(axis)
+        return y
 
+    @override
+    def permuted(self, x: Tensor, order: list[int]) -> Tensor:
+        return PERMUTE(x, order)
 
-def prod(x: Tensor, /, *, axis: Any = None, dtype: torch.dtype | None = None, keepdims: bool = False) -> Tensor:
-    """The product over axes. Arguments and errors are those of `sum`."""
-    return _reduced("prod", x, axis, keepdims, dtype=dtype)
+    @override
+    def correlated(
+        self, x: Tensor, weights: list[float], shape: Sequence[int], modes: tuple[Any, ...], cval: float,
+        origins: Sequence[int], steps: int,
+    ) -> Tensor:  # fmt: skip
+        return CORRELATE(x, weights, list(shape), _joined(modes), cval, list(origins), steps)
 
-
-def max(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The greatest element over axes; elements that are equally great share its gradient. Otherwise as `sum`."""
-    return _reduced("max", x, axis, keepdims)
-
-
-def min(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The least element over axes; elements that are equally small share its gradient. Otherwise as `sum`."""
-    return _reduced("min", x, axis, keepdims)
-
-
-def any(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether any element over axes is not 0. Arguments and errors are those of `sum`."""
-    return _reduced("any", x, axis, keepdims)
+    @override
+    def ndim(self, x: Tensor) -> int:
+        return int(x.dim())
 
 
-def all(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether no element over axes is 0. Arguments and errors are those of `sum`."""
-    return _reduced("all", x, axis, keepdims)
-
-
-def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first greatest element, of the flattened tensor without `axis`. Otherwise as `sum`."""
-    return _reduced("argmax", x, axis, keepdims)
-
-
-def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first least element, of the flattened tensor without `axis`. Otherwise as `sum`."""
-    return _reduced("argmin", x, axis, keepdims)
-
-
-def count_nonzero(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """How many elements over axes are not 0. Arguments and errors are those of `sum`."""
-    return _reduced("count_nonzero", x, axis, keepdims)
-
-
-def mean(x: Tensor, /, *, axis: Any = None, dtype: torch.dtype | None = None, keepdims: bool = False) -> Tensor:
-    """The mean over axes, f64 of integers. Arguments and errors are those of `sum`."""
-    return _reduced("mean", x, axis, keepdims, dtype=dtype)
-
-
-def var(x: Tensor, /, *, axis: Any = None, correction: int = 0, keepdims: bool = False) -> Tensor:
-    """The variance over axes, divided by their number less `correction`. Otherwise as `sum`."""
-    return _reduced("var", x, axis, keepdims, ddof=correction)
-
-
-def std(x: Tensor, /, *, axis: Any = None, correction: int = 0, keepdims: bool = False) -> Tensor:
-    """The standard deviation over axes, the root of `var`; its gradient is 0 where it is 0, as torch has it."""
-    return _reduced("std", x, axis, keepdims, ddof=correction)
-
-
-def vector_norm(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Tensor:
-    """The Euclidean norm over axes; its gradient is 0 where it is 0. Otherwise as `sum`; `ord` must be 2."""
-    if ord != 2:
-        raise ArgumentError("ord", "must be 2, the Euclidean norm", repr(ord))
-    return _reduced("norm", x, axis, keepdims)
-
-
-def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
-    """A dense copy with axes permuted: axis i of the result is axis `axes[i]` of `x`.
-
-    Args:
-        x: elements of 1, 2, 4, 8 or 16 bytes, 8 axes at most.
-        axes: each axis once; those from the end are negative.
-
-    Raises:
-        GenError: an argument is not what the function takes. Nothing was launched.
-    """
-    order = [axis + x.dim() if axis < 0 else axis for axis in axes]
-    if sorted(order) != list(range(x.dim())):
-        raise ShapeError("axes", f"must name each of the {x.dim()} axes of x once", repr(axes))
-    return PERMUTE(x, order)
-
-
-def transpose(x: Tensor, /, axes: Sequence[int] | None = None) -> Tensor:
-    """As `permute_dims`; without `axes` their order is reversed, as in `numpy.transpose`."""
-    return permute_dims(x, list(range(x.dim()))[::-1] if axes is None else axes)
-
-
-def matrix_transpose(x: Tensor, /) -> Tensor:
-    """A dense copy of a matrix, or of a stack of matrices, with its last two axes exchanged."""
-    if x.dim() < 2:
-        raise ShapeError("x", "must have two axes or more", f"{x.dim()}")
-    return permute_dims(x, [*range(x.dim() - 2), x.dim() - 1, x.dim() - 2])
-
-
-def correlate(input: Tensor, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
-              origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
-              steps: int = 1) -> Tensor:  # fmt: skip
-    """The correlation with weights, as `scipy.ndimage.correlate` has it, which are constants and get no gradient.
-
-    Args:
-        input: cells of f16, bf16, f32, f64, u8, i16 or u16.
-        weights: numbers, with as many axes as `input`, or as `axes` names; within a function that is compiled, lists.
-        mode: what lies outside, for all axes or for each: `reflect`, `constant`, `nearest`, `mirror`, `wrap`, `frozen`;
-            in place of that of an axis, a pair names one for each end.
-        cval: the value outside where the mode is `constant`.
-        origin: shifts the weights, for all axes or for each.
-        axes: those along which the weights lie; None: all.
-        steps: how often the correlation is applied.
-
-    Raises:
-        GenError: an argument is not what the function takes. Nothing was launched.
-    """
-    flat, extents = _flat(weights)
-    return _correlated(input, flat, extents, mode, cval, origin, axes, steps)
-
-
-def convolve(input: Tensor, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
-             origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
-             steps: int = 1) -> Tensor:  # fmt: skip
-    """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
-    flat, extents = _flat(weights)
-    turned = turned_origin(input.dim(), extents, origin, axes)
-    return _correlated(input, flat[::-1], extents, mode, cval, turned, axes, steps)
-
-
-def laplace(input: Tensor, mode: Modes = "reflect", cval: float = 0.0, *,
-            axes: Sequence[int] | None = None) -> Tensor:  # fmt: skip
-    """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
-    ndim = input.dim() if axes is None else len(axes)
-    return _correlated(input, second_differences(ndim), [3] * ndim, mode, cval, 0, axes, 1)
+_FUNCTIONS = _Functions()
+sum, prod, max, min = _FUNCTIONS.sum, _FUNCTIONS.prod, _FUNCTIONS.max, _FUNCTIONS.min
+any, all, argmax, argmin = _FUNCTIONS.any, _FUNCTIONS.all, _FUNCTIONS.argmax, _FUNCTIONS.argmin
+count_nonzero, vector_norm = _FUNCTIONS.count_nonzero, _FUNCTIONS.vector_norm
+mean, var, std = _FUNCTIONS.mean, _FUNCTIONS.var, _FUNCTIONS.std
+permute_dims, transpose, matrix_transpose = (
+    _FUNCTIONS.permute_dims, _FUNCTIONS.transpose, _FUNCTIONS.matrix_transpose
+)  # fmt: skip
+correlate, convolve, laplace = _FUNCTIONS.correlate, _FUNCTIONS.convolve, _FUNCTIONS.laplace
 
 
 def operator(spec: Spec) -> Callable[..., Tensor]:
@@ -200,7 +98,7 @@ def operator(spec: Spec) -> Callable[..., Tensor]:
     if isinstance(spec, ReductionSpec) and len(spec.op) == 1:
         name, axis, keepdims, ddof = spec.op[0], spec.axis, spec.keepdims, spec.ddof
         dtype = None if spec.dtype_of_result is None else _torch_dtype(spec.dtype_of_result.numpy)
-        return lambda x: _reduced(name, x, axis, keepdims, dtype=dtype, ddof=ddof)
+        return lambda x: _FUNCTIONS.along(name, x, axis, keepdims, dtype, ddof)
     if isinstance(spec, TransposeSpec) and spec.values is None and not spec.in_place:
         order = spec.axes
         return lambda x: permute_dims(x, order)
@@ -212,56 +110,9 @@ def operator(spec: Spec) -> Callable[..., Tensor]:
     raise SpecError("spec", rule, getattr(spec, "label", repr(spec)))
 
 
-def _reduced(op: str, x: Tensor, axis: Any, keepdims: bool, *, dtype: Any = None, ddof: int = 0) -> Tensor:
-    axes = _axes(axis, x.dim())
-    result = REDUCE(x, op, axes, ddof, dtype)
-    return _unsqueezed(result, axes) if keepdims else result
-
-
-def _correlated(input: Tensor, weights: list[float], extents: list[int], mode: Any, cval: float, origin: Any,
-                axes: Sequence[int] | None, steps: int) -> Tensor:  # fmt: skip
-    shape, modes, origins = laid_out(input.dim(), extents, mode, origin, axes)
-    return CORRELATE(input, weights, list(shape), _joined(modes), float(cval), list(origins), steps)
-
-
 def _joined(modes: Sequence[Any]) -> str:
     """Boundaries of all axes as one text: commas between axes, a slash between ends that differ."""
     return ",".join(mode if isinstance(mode, str) else "/".join(mode) for mode in modes)
-
-
-def _axes(axis: Any, ndim: int) -> list[int]:
-    if axis is None:
-        return list(range(ndim))
-    found = sorted(one + ndim if one < 0 else one for one in ((axis,) if isinstance(axis, int) else axis))
-    if len(set(found)) < len(found) or (found and not 0 <= found[0] <= found[-1] < ndim):
-        raise ShapeError("axis", f"must name axes from {-ndim} to {ndim - 1} once each, or be None", repr(axis))
-    return found
-
-
-def _flat(weights: Any) -> tuple[list[float], list[int]]:
-    """Weights in row-major order, and their extents; in Python alone, so that it can be traced."""
-    rows = weights.tolist() if hasattr(weights, "tolist") else weights
-    extents: list[int] = []
-    while isinstance(rows, list | tuple):
-        extents.append(len(rows))
-        if not rows or not isinstance(rows[0], list | tuple):
-            break
-        if len({len(row) for row in rows}) > 1:
-            raise SpecError("weights", "must be an array whose rows are equally long", repr(weights))
-        rows = [value for row in rows for value in row]
-    return [float(value) for value in rows], _extents_of(extents)
-
-
-def _extents_of(lengths: list[int]) -> list[int]:
-    """Extents from the lengths of all rows of each depth together."""
-    return [length // (lengths[place - 1] if place else 1) for place, length in enumerate(lengths)]
-
-
-def _unsqueezed(y: Tensor, axes: Sequence[int]) -> Tensor:
-    """A result with the reduced axes, of extent 1."""
-    for axis in axes:
-        y = y.unsqueeze(axis)
-    return y
 
 
 def _device(x: Tensor) -> int | str:
@@ -326,47 +177,18 @@ def _reduce_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _reduce_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    along = _unsqueezed(gradient, ctx.axes)
-    count = _product(ctx.shape[axis] for axis in ctx.axes)
-    if ctx.op == "sum":
-        found = along.expand(ctx.shape)
-    elif ctx.op == "mean":
-        found = (along / count).expand(ctx.shape)
-    else:
-        x, output = ctx.saved_tensors
-        found = _through(ctx.op, x, _unsqueezed(output, ctx.axes), along, ctx.axes, count, ctx.ddof)
+    expanded, axes = _FUNCTIONS.expanded, ctx.axes
+    given = expanded(gradient, axes)
+    if ctx.op in _LINEAR:
+        found = given if ctx.op == "sum" else given / _product(ctx.shape[axis] for axis in axes)
+        return found.expand(ctx.shape).to(ctx.dtype), None, None, None, None
+    x, output = ctx.saved_tensors
+
+    def along(x: Tensor, op: str) -> Tensor:
+        return expanded(REDUCE(x, op, axes, 0, None), axes)
+
+    found = gradient_through(torch, ctx.op, x, expanded(output, axes), given, axes, ctx.ddof, along)
     return found.to(ctx.dtype), None, None, None, None
-
-
-def _through(op: str, x: Tensor, y: Tensor, gradient: Tensor, axes: list[int], count: int, ddof: int) -> Tensor:
-    """The gradient of what is not linear; the output `y` and its gradient have the axes of `x`."""
-    if op == "sumsq":
-        return 2 * x * gradient
-    if op == "norm":
-        return torch.where(y == 0, 0, gradient * x / torch.where(y == 0, 1, y))
-    if op in ("var", "std"):
-        from_mean = x - _unsqueezed(REDUCE(x, "mean", axes, 0, None), axes)
-        if op == "var":
-            return gradient * (2 / (count - ddof) if count > ddof else float("nan")) * from_mean
-        slope = from_mean / ((count - ddof) * torch.where(y == 0, 1, y))
-        return torch.where(y == 0, 0, gradient * slope)
-    if op == "prod":
-        return gradient * _product_of_others(x, axes)
-    shares = x == y  # of a least or a greatest element
-    sharing = _unsqueezed(REDUCE(shares, "count_nonzero", axes, 0, None), axes)
-    return torch.where(shares, gradient / sharing, 0)
-
-
-def _product_of_others(x: Tensor, axes: list[int]) -> Tensor:
-    """For each element the product of the others along axes: right where some are 0, and twice differentiable."""
-    kept = x.dim() - len(axes)
-    last = list(range(kept, x.dim()))
-    moved = x.movedim(axes, last)
-    rows = moved.reshape(*moved.shape[:kept], -1)
-    one = torch.ones_like(rows[..., :1])
-    before = torch.cat([one, rows[..., :-1]], -1).cumprod(-1)
-    after = torch.cat([one, rows.flip(-1)[..., :-1]], -1).cumprod(-1).flip(-1)
-    return (before * after).reshape(moved.shape).movedim(last, axes)
 
 
 def _reduce_batched(_: Any, dims: tuple[Any, ...], x: Tensor, op: str, axes: list[int], ddof: int,
