@@ -6,7 +6,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gen.dtypes import DType
-from gen.errors import ArgumentError, ShapeError
+from gen.errors import ArgumentError, RunError, ShapeError
 from gen.families.base import Array
 from gen.families.extents import dense_strides
 from gen.families.stencil.split import Box, Cuts, boxes_of, cuts_of, even_cuts, extents_of_box
@@ -140,26 +140,29 @@ def _allocated(rank: Rank, box: Box, dtype: np.dtype[Any]) -> DeviceArray:
 
 
 class Scattering:
-    """What brings arrays to ranks, and checks those that come to them.
+    """What computes with sharded arrays: brings arrays to ranks, checks those that come, makes calls one by one.
 
     Attributes:
+        spec: the spec's name.
         dtype: NumPy's, of the elements.
         grid: ranks along each axis; further axes are not split.
         ranks: who has the elements; those along the last axis follow each other.
     """
 
     def __init__(
-        self, devices: Sequence[Peer], dtype: DType, grid: tuple[int, ...], axes: tuple[str, ...] | None
+        self, name: str, devices: Sequence[Peer], dtype: DType, grid: tuple[int, ...], axes: tuple[str, ...] | None
     ) -> None:  # fmt: skip
         """Makes streams, and lets the devices reach each other.
 
         Args:
+            name: of the spec.
             devices: of each rank.
             dtype: of the elements.
             grid: ranks along each axis.
             axes: names of the axes that an array must have; None: one or more.
         """
-        self.dtype, self.grid, self.ranks = dtype.numpy, grid, _ranks_of(devices)
+        self.spec, self.dtype, self.grid, self.ranks = name, dtype.numpy, grid, _ranks_of(devices)
+        self._lock = threading.RLock()
         self._elements, self._axes = dtype, axes
         self._apart: set[frozenset[Peer]] = set()
         for one, other in combinations(dict.fromkeys(devices), 2):
@@ -167,6 +170,30 @@ class Scattering:
                 self._apart.add(frozenset((one, other)))
                 said = "%s %s and %s have no way to each other: what they exchange goes through the host's memory"
                 log.warning(said, "GPUs" if one.index >= 0 else "Devices", one.index, other.index)
+
+    def __repr__(self) -> str:
+        return f"<gen kernel {self.spec} on {' x '.join(map(str, self.grid))} ranks>"
+
+    def forget(self) -> None:
+        """Gives back what is kept between calls."""
+
+    @contextmanager
+    def queueing(self) -> Iterator[None]:
+        """Keeps other threads out while a call is queued; one that fails forgets all, once no device uses it."""
+        with self._lock:
+            try:
+                yield
+            except BaseException:
+                self.forget_unused()
+                raise
+
+    def forget_unused(self) -> None:
+        """Waits for every rank, and gives back what is kept between calls."""
+        for rank in self.ranks:
+            with rank.current(), suppress(RunError):  # after a failed launch the driver answers nothing any more
+                rank.device.synchronize(rank.rim.handle)
+                rank.device.synchronize(rank.main.handle)
+        self.forget()
 
     def reaches(self, one: Peer, other: Peer) -> bool:
         """Whether kernels of a device can use the memory of another."""

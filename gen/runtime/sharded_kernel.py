@@ -13,15 +13,15 @@ Of each rank, in each phase:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
 
-from gen.errors import ArgumentError, RunError, ShapeError
+from typing_extensions import override
+
+from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Family, Spec
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.families.stencil.split import (
@@ -137,7 +137,6 @@ class ShardedKernel(Scattering):
     as torch and CuPy give it theirs, and before what that is given later.
 
     Attributes:
-        spec: the spec's name.
         dtype: NumPy's, of the cells.
         inputs, outputs: the names of the arrays that a call takes, and of those that it gives.
         grid: ranks along each axis.
@@ -171,21 +170,16 @@ class ShardedKernel(Scattering):
         if isinstance(spec, SystemSpec) and spec.counts:
             rule = "must have neither sources nor receivers to be computed on several devices"
             raise ArgumentError(name, rule, ", ".join(spec.counts), next_step=next_step)
-        self.spec = name
         self._spec, self._kernels = spec, kernels
         self._signature = Signature(family, spec)
         self.inputs = tuple(operand.name for operand in self._signature.inputs)
         self.outputs = tuple(operand.name for operand in self._signature.outputs)
-        super().__init__(devices, spec.dtype, _checked_grid(spec, len(devices), grid), spec.axes)
+        super().__init__(name, devices, spec.dtype, _checked_grid(spec, len(devices), grid), spec.axes)
         self._most = most_steps(spec, self.grid)
         self.steps_per_exchange = _checked_steps(steps_per_exchange, self._most)
-        self._lock = threading.RLock()
         self._layouts: dict[tuple[Cuts, int], Layout] = {}
         self._calls: dict[Hashable, Callable[[int], None]] = {}
         self._spare: Arrays = ()  # between inputs and outputs, kept from call to call
-
-    def __repr__(self) -> str:
-        return f"<gen kernel {self.spec} on {' x '.join(map(str, self.grid))} ranks>"
 
     def __call__(self, *arguments: Any, out: Any = None, **numbers: Any) -> Any:
         """Computes time steps.
@@ -209,12 +203,8 @@ class ShardedKernel(Scattering):
         targets = tuple(
             ShardedArray(self.ranks, inputs[0].cuts, self.dtype) if given is None else given for given in outs
         )
-        with self._lock:
-            try:
-                self._run(tuple(inputs), targets, steps, values)
-            except BaseException:
-                self._forget()
-                raise
+        with self.queueing():
+            self._run(tuple(inputs), targets, steps, values)
         return targets[0] if len(targets) == 1 else targets
 
     def _run(self, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]) -> None:
@@ -321,7 +311,7 @@ class ShardedKernel(Scattering):
         key = cuts, min(wanted, steps, self._most or wanted)
         if key not in self._layouts:
             if len(self._layouts) >= MOST_LAYOUTS:
-                self._forget()
+                self.forget_unused()
             self._layouts[key] = self._made_layout(*key)
         return self._layouts[key]
 
@@ -360,12 +350,8 @@ class ShardedKernel(Scattering):
             self._spare = tuple(ShardedArray(self.ranks, out.cuts, out.dtype) for out in outs)
         return self._spare
 
-    def _forget(self) -> None:
-        """Gives back what is kept between calls, once no device uses it."""
-        for rank in self.ranks:
-            with rank.current(), suppress(RunError):  # after a failed launch the driver answers nothing any more
-                rank.device.synchronize(rank.rim.handle)
-                rank.device.synchronize(rank.main.handle)
+    @override
+    def forget(self) -> None:
         self._layouts.clear()
         self._calls.clear()
         self._spare = ()

@@ -8,16 +8,16 @@ result has the same bits for any number of devices of one model, and any split o
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd, prod
 from typing import Any
 
+from typing_extensions import override
+
 from gen.dtypes import BF16, F16
-from gen.errors import ArgumentError, RunError
+from gen.errors import ArgumentError
 from gen.families.base import Family
 from gen.families.reduction import ReductionSpec, reduction
 from gen.gpu.device import Mark, Memory, Peer, Rows
@@ -96,9 +96,6 @@ class ShardedReduction(Scattering):
 
     `kernel.scatter(x)` brings an array to the devices, arrays of stencils on the same devices are taken too, and
     `kernel(a).numpy()` is the result. A call does not wait for the devices.
-
-    Attributes:
-        spec: the spec's name.
     """
 
     def __init__(
@@ -114,14 +111,9 @@ class ShardedReduction(Scattering):
             final: of the first device, for partial results.
             devices: of each rank.
         """
-        super().__init__(devices, spec.dtype, (len(devices),), None)
-        self.spec = family.name_of(spec)
+        super().__init__(family.name_of(spec), devices, spec.dtype, (len(devices),), None)
         self._spec, self._kernels, self._final = spec, kernels, final
-        self._lock = threading.RLock()
         self._layouts: dict[tuple[tuple[int, ...], ...], _Layout] = {}
-
-    def __repr__(self) -> str:
-        return f"<gen kernel {self.spec} on {len(self.ranks)} ranks>"
 
     def __call__(self, array: ShardedArray) -> DeviceArray:
         """Reduces an array.
@@ -138,18 +130,14 @@ class ShardedReduction(Scattering):
         """
         self.check_array("in", array)
         first = self.ranks[0]
-        with self._lock:
-            try:
-                layout = self._layout_of(array)
-                self._reduce_units(layout, array)
-                with first.current():
-                    out = DeviceArray((), self._spec.result.numpy, first.device, first.main.handle)
-                    units = len(layout.units)
-                    self._queue(layout, 0, self._final, layout.slots.address, units, out.address, cached=False)
-                    layout.read = first.device.mark(first.main.handle)
-            except BaseException:
-                self._forget()
-                raise
+        with self.queueing():
+            layout = self._layout_of(array)
+            self._reduce_units(layout, array)
+            with first.current():
+                out = DeviceArray((), self._spec.result.numpy, first.device, first.main.handle)
+                units = len(layout.units)
+                self._queue(layout, 0, self._final, layout.slots.address, units, out.address, cached=False)
+                layout.read = first.device.mark(first.main.handle)
         return out
 
     def _reduce_units(self, layout: _Layout, array: ShardedArray) -> None:
@@ -235,7 +223,7 @@ class ShardedReduction(Scattering):
 
     def _layout_of(self, array: ShardedArray) -> _Layout:
         if array.cuts not in self._layouts:
-            self._forget()
+            self.forget_unused()
             unit = rows_of_unit(array.shape, self._spec.dtype.size)
             units = tuple(
                 tuple(_pieces(array.cuts[0], first, min(first + unit, array.shape[0])))
@@ -252,11 +240,8 @@ class ShardedReduction(Scattering):
         with rank.current():
             return _Room(rank.device.allocate(size), rank.device.allocate(units * self._spec.result.size))
 
-    def _forget(self) -> None:
-        """Gives back what is kept between calls, once no device uses it."""
-        for rank in self.ranks:
-            with rank.current(), suppress(RunError):  # after a failed launch the driver answers nothing any more
-                rank.device.synchronize(rank.main.handle)
+    @override
+    def forget(self) -> None:
         self._layouts.clear()
 
 

@@ -8,13 +8,13 @@ other the block is turned into memory of the sender, and copied from there.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gen.errors import ArgumentError, RunError, ShapeError
+from typing_extensions import override
+
+from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Family
 from gen.families.stencil.split import even_cuts
 from gen.families.transpose import TransposeSpec
@@ -49,9 +49,6 @@ class ShardedTranspose(Scattering):
 
     `kernel.scatter(x)` brings a matrix to the devices, `kernel(a)` turns it, `b.gather()` brings it back. A call does
     not wait for the devices.
-
-    Attributes:
-        spec: the spec's name.
     """
 
     def __init__(
@@ -72,15 +69,10 @@ class ShardedTranspose(Scattering):
         if spec.axes != (1, 0) or spec.in_place:
             rule = "must turn a matrix, not in place, to be computed on several devices"
             raise ArgumentError(name, rule, next_step="Load it for one device: gen.load(spec, device=0)")
-        super().__init__(devices, spec.dtype, (len(devices), 1), ("rows", "cols"))
-        self.spec = name
+        super().__init__(name, devices, spec.dtype, (len(devices), 1), ("rows", "cols"))
         self._spec, self._kernels = spec, kernels
-        self._lock = threading.RLock()
         self._calls: dict[tuple[int, _Block], Callable[[int], None]] = {}
         self._rooms: dict[int, Memory] = {}  # of ranks, for blocks that are copied
-
-    def __repr__(self) -> str:
-        return f"<gen kernel {self.spec} on {len(self.ranks)} ranks>"
 
     def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None) -> ShardedArray:
         """Turns a matrix.
@@ -109,12 +101,8 @@ class ShardedTranspose(Scattering):
             self.check_array("out", out, dtype)
             if out.shape != shape:
                 raise ShapeError("out", f"must have shape {shape}", out.shape, next_step="Pass another, or none")
-        with self._lock:
-            try:
-                self._turn(array, out)
-            except BaseException:
-                self._forget()
-                raise
+        with self.queueing():
+            self._turn(array, out)
         return out
 
     def _turn(self, array: ShardedArray, out: ShardedArray) -> None:
@@ -175,11 +163,8 @@ class ShardedTranspose(Scattering):
             self._rooms[number] = self.ranks[number].device.allocate(size)
         return self._rooms[number]
 
-    def _forget(self) -> None:
-        """Gives back what is kept between calls, once no device uses it."""
-        for rank in self.ranks:
-            with rank.current(), suppress(RunError):  # after a failed launch the driver answers nothing any more
-                rank.device.synchronize(rank.main.handle)
+    @override
+    def forget(self) -> None:
         self._calls.clear()
         self._rooms.clear()
 

@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said() -> None:
         kernel(array, out=kernel.scatter(matrix(6, 4, "int32")))
     with pytest.raises(ShapeError, match="array must hold b32 elements"):
         kernel.scatter(matrix(4, 6, "float64"))
-    assert repr(kernel) == "<gen kernel transpose_10_b32 on 3 ranks>"
+    assert repr(kernel) == "<gen kernel transpose_10_b32 on 3 x 1 ranks>"
 
 
 MUTANTS = {
