@@ -29,7 +29,7 @@ from gen.families.names import variant
 from gen.families.transpose import Transpose
 from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SquaresConfig
 from gen.families.transpose.algorithms.vectors import VectorTileConfig
-from gen.proof.oracle import disagreement
+from gen.proof.error_bounds import disagreement
 from gen.toolchain.nvrtc import Nvrtc
 
 FAMILY = Transpose()

@@ -10,7 +10,7 @@ from gen.compare.gpu import ComparisonGpu
 from gen.dtypes import U64, DType
 from gen.families.plans import Step
 from gen.gpu.service import Rows
-from gen.proof.oracle import Allowance
+from gen.proof.error_bounds import Allowance
 from gen.toolchain.compiled import Compiler
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from gen.dtypes import F64, I64, DType
 from gen.errors import RunError
 from gen.families.base import Array
 from gen.families.stencil import StencilSpec
-from gen.proof.oracle import Allowance
+from gen.proof.error_bounds import Allowance
 from gen.runtime.arrays import read
 
 WINDOW = 24  # cells along each side of a window

@@ -24,8 +24,8 @@ from gen.families.base import Array, Launch, Limits, Operand, Plan, Work
 from gen.families.expr import constant
 from gen.gpu.timing import Protocol, Sample
 from gen.paths import cache_home, output_home
+from gen.proof.error_bounds import Allowance
 from gen.proof.host import HostRunner
-from gen.proof.oracle import Allowance
 from tests.fake_device import FakeDevice, FakeMemory
 from tests.fake_family import fake_variant
 from tests.fakes import OracleRunner

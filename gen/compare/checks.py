@@ -17,7 +17,7 @@ from gen.families.base import Array, Expected, Operand
 from gen.families.extents import timed_numbers
 from gen.families.reduction import ReductionSpec
 from gen.families.stencil import Boundary, StencilSpec
-from gen.proof.oracle import disagreement, gamma, sharpened
+from gen.proof.error_bounds import disagreement, gamma, sharpened
 from gen.runtime.arrays import Given, read
 
 MAX_ON_HOST = 1 << 18  # elements: results of more that must be exact are compared on the GPU

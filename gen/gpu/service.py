@@ -14,7 +14,7 @@ from gen.errors import ShapeError
 from gen.families.base import Layout
 from gen.families.plans import Step
 from gen.gpu.device import LEGACY_STREAM, Device, Flag, Graph, bytes_at
-from gen.proof.oracle import Allowance
+from gen.proof.error_bounds import Allowance
 
 THREADS = 256
 BLOCKS_PER_MULTIPROCESSOR = 8

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gen.errors import RunError
 from gen.proof.code import Code, Kernel
-from gen.proof.native import DYNAMIC_SHARED, KINDS, STATIC_SHARED, Fault, Meeting
+from gen.proof.native import DYNAMIC_SHARED, KINDS, STATIC_SHARED, DivergentBarrier, Fault
 
 _BARRIER = re.compile(r"\b(?:__syncthreads\w*|__barrier_sync\w*|__cluster_barrier_wait|sync)\s*\(|\bbarrier\.")
 _CALL = re.compile(r"\b(?!(?:if|for|while|switch|return|sizeof)\b)([A-Za-z_]\w*)\s*(?:<[^;(){}]*>\s*)?\(")
@@ -160,9 +160,9 @@ def explain_undefined(fault: Fault, code: Code) -> str:
     return f"{place}thread {fault.thread.as_tuple()} of block {fault.block.as_tuple()}: {text}"
 
 
-def explain_meeting(meeting: Meeting, code: Code, kernel: Kernel) -> HostFault | None:
+def explain_divergent_barrier(barrier: DivergentBarrier, code: Code, kernel: Kernel) -> HostFault | None:
     """The error for threads that met at a barrier; None where they came by the same lines, of which g++ made copies."""
-    ways = (meeting.way, meeting.other_way)
+    ways = (barrier.way, barrier.other_way)
     way, other = ([line for pc in pcs if pc for line in _lines(code, int(pc))] for pcs in ways)
     if not way or not other:
         return None
@@ -174,13 +174,13 @@ def explain_meeting(meeting: Meeting, code: Code, kernel: Kernel) -> HostFault |
         return "lines " + ", ".join(map(str, reversed(lines)))
 
     source = _source(code, way[0])
-    thread, block = meeting.thread.as_tuple(), meeting.block.as_tuple()
+    thread, block = barrier.thread.as_tuple(), barrier.block.as_tuple()
     how = (
         f"the same, of which one calls {called[0]} more than once: give each call a line of its own"
         if called
         else f"{steps(other)}: these are two barriers"
     )
-    value = f"thread {thread} of block {block} comes there by {steps(way)}, thread {meeting.other_thread.as_tuple()} by"
+    value = f"thread {thread} of block {block} comes there by {steps(way)}, thread {barrier.other_thread.as_tuple()} by"
     return HostFault(
         f"{RULES['barrier']} at {code.called}:{way[0]}: `{source}`", f"{value} {how}",
         kind="barrier", kernel=kernel.name, block=block, thread=thread, line=way[0], source=source, buffer="", offset=0,

@@ -31,7 +31,7 @@ from gen.families.plans import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel, Taken, Variable, together
-from gen.proof.faults import HostFault, Line, Place, explain, explain_meeting, explain_undefined, locate
+from gen.proof.faults import HostFault, Line, Place, explain, explain_divergent_barrier, explain_undefined, locate
 from gen.proof.launches import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
 from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
 from gen.proof.storage import Share, Storage, levels_of
@@ -289,7 +289,7 @@ class HostKernel:
         fault = self._runtime.run(request)
         if fault.kind:
             raise explain(fault, self._code, kernel, places, dynamic_bytes)
-        self._check_meetings(fault, kernel)
+        self._check_divergent_barriers(fault, kernel)
         if fault.pc and not self.undefined:
             self.undefined = explain_undefined(fault, self._code)
         return tuple(touched or ())
@@ -299,12 +299,12 @@ class HostKernel:
         small = prod(step.grid) <= PREEMPTED_BLOCKS and not share.blocks and share.trace is None
         return PREEMPTIONS if small and self._runs % 2 == 0 else 0
 
-    def _check_meetings(self, fault: native.Fault, kernel: Kernel) -> None:
-        for meeting in self._runtime.meetings(fault):
-            ways = (*meeting.way, *meeting.other_way)
+    def _check_divergent_barriers(self, fault: native.Fault, kernel: Kernel) -> None:
+        for barrier in self._runtime.divergent_barriers(fault):
+            ways = (*barrier.way, *barrier.other_way)
             if ways in self._same_lines:
                 continue
-            error = explain_meeting(meeting, self._code, kernel)
+            error = explain_divergent_barrier(barrier, self._code, kernel)
             if error is not None:
                 raise error
             self._same_lines.add(ways)

@@ -169,11 +169,11 @@ class Fault(ctypes.Structure):
         ("other_block", Index),
         ("other_thread", Index),
         ("text", ctypes.c_char * 200),
-        ("meetings", ctypes.c_uint64),
+        ("divergent_barriers", ctypes.c_uint64),
     ]
 
 
-class Meeting(ctypes.Structure):
+class DivergentBarrier(ctypes.Structure):
     """Two threads that came to one barrier by different calls: return addresses, then 0."""
 
     _fields_ = [
@@ -195,8 +195,8 @@ class Runtime:
         self._run = handle.cuda_on_host_run
         self._run.argtypes = (ctypes.POINTER(Launch), ctypes.POINTER(Fault))
         self._run.restype = ctypes.c_int
-        self._meetings = handle.cuda_on_host_meetings
-        self._meetings.restype = ctypes.POINTER(Meeting)
+        self._divergent_barriers = handle.cuda_on_host_divergent_barriers
+        self._divergent_barriers.restype = ctypes.POINTER(DivergentBarrier)
 
     @classmethod
     def load(cls, library: Path) -> Runtime:
@@ -215,6 +215,6 @@ class Runtime:
             raise RunError("The CPU run", rule, f"{blocks} blocks", next_step="Give smaller sizes")
         return fault
 
-    def meetings(self, fault: Fault) -> list[Meeting]:
+    def divergent_barriers(self, fault: Fault) -> list[DivergentBarrier]:
         """Which threads came to a barrier by different calls in the last launch, which this was the outcome of."""
-        return list(self._meetings()[: int(fault.meetings)]) if fault.meetings else []
+        return list(self._divergent_barriers()[: int(fault.divergent_barriers)]) if fault.divergent_barriers else []

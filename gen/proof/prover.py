@@ -11,8 +11,8 @@ import numpy as np
 from gen.errors import RunError
 from gen.families.base import Expected, Kernel, Limits, Runner, Variant
 from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill, has_elements, numbers_of
+from gen.proof.error_bounds import disagreement, sharpened
 from gen.proof.failures import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure, smallest
-from gen.proof.oracle import disagreement, sharpened
 from gen.proof.sampled import can_sample, check_sampled, far_cases, sampled_cases
 
 CasesOf = Callable[[Variant], Sequence[Case]]

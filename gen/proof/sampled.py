@@ -30,12 +30,12 @@ from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec
 from gen.families.plans import Step, steps
 from gen.proof.cases import Case, Content, begins, numbers_of
+from gen.proof.error_bounds import disagreement, sharpened
 from gen.proof.failures import AGAIN, REFUSED, UNTOUCHED, WRONG, Failure
 from gen.proof.faults import Place
 from gen.proof.host import HostKernel
 from gen.proof.memory import Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
-from gen.proof.oracle import disagreement, sharpened
 from gen.proof.storage import Share, Storage, levels_of
 
 EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end

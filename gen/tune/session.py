@@ -23,7 +23,7 @@ from gen.gpu.kernel import CudaKernel
 from gen.gpu.nvml import Clocks, Nvml
 from gen.gpu.service import Rows, Service
 from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, Instruments
-from gen.proof.oracle import Allowance, disagreement, sharpened
+from gen.proof.error_bounds import Allowance, disagreement, sharpened
 from gen.store.folder import store_calibration, stored_calibration
 from gen.store.trials import Problem, Status, Trial
 from gen.toolchain.compiled import Compiler

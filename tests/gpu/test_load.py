@@ -21,7 +21,7 @@ from gen.families.base import Extents, Family, Limits, Spec
 from gen.families.extents import shape_of
 from gen.families.names import find_variant
 from gen.proof.cases import Content, fill
-from gen.proof.oracle import disagreement
+from gen.proof.error_bounds import disagreement
 from gen.runtime.arrays import DeviceArray
 from tests.strategies import extents, runtime_parameters
 

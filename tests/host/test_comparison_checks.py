@@ -21,7 +21,7 @@ from gen.families.names import find_family
 from gen.families.stencil import Boundary, StencilSpec
 from gen.families.stencil.oracle import expected
 from gen.families.stencil.spec import BOUNDARIES
-from gen.proof.oracle import gamma
+from gen.proof.error_bounds import gamma
 from tests.fake_comparison import FakeGpu, view
 
 

@@ -10,8 +10,8 @@ import pytest
 from gen.families import FAMILIES
 from gen.families.base import Layout, Variant
 from gen.families.names import base_variants, find_family
+from gen.proof.error_bounds import disagreement
 from gen.proof.host import HostRunner
-from gen.proof.oracle import disagreement
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from gen.families.names import variant
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.algorithms.rows import BlockReduce, SingleConfig
 from gen.families.reduction.shapes import Form, form
+from gen.proof.error_bounds import disagreement
 from gen.proof.host import HostRunner
-from gen.proof.oracle import disagreement
 from gen.proof.prover import load
 from tests.host.reductions import ALL_TOGETHER, FAMILY, base_of, spec
 

@@ -23,7 +23,7 @@ from gen.families.reduction.algorithms.columns import ColumnsConfig
 from gen.families.reduction.operators import OPERATORS
 from gen.families.reduction.shapes import problem
 from gen.proof.cases import Case
-from gen.proof.oracle import disagreement
+from gen.proof.error_bounds import disagreement
 from gen.proof.prover import unsupported_extents
 from tests.host.reductions import ALL_TOGETHER, FAMILY, H100, NAMES, NUMBERS, base_of, spec
 

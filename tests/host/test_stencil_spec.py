@@ -19,7 +19,7 @@ from gen.families.stencil import StencilSpec
 from gen.families.stencil.oracle import OUTSIDE, expected, expected_at, places_inside
 from gen.families.stencil.spec import BOUNDARIES, Boundary
 from gen.proof.cases import Content, fill
-from gen.proof.oracle import gamma
+from gen.proof.error_bounds import gamma
 from tests import libm
 from tests.stencils import ENDS
 

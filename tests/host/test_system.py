@@ -30,8 +30,8 @@ from gen.families.system.naive import NaiveConfig
 from gen.families.system.terms import Field, Joined, Negated, Number, Scalar, Sum, Term, fused, text_of, walk
 from gen.families.system.text import text_of_system
 from gen.proof.cases import Case, Content
+from gen.proof.error_bounds import gamma
 from gen.proof.host import HostKernel, HostRunner
-from gen.proof.oracle import gamma
 from gen.proof.prover import prove
 from gen.proof.trace import traffic
 from tests.strategies import not_simplest, systems

@@ -1,7 +1,7 @@
 """What NumPy says a reduction gives, in a wider type, and how far a rounded result may lie from it.
 
-The bounds are those of `gen.proof.oracle`: gamma_h, of which an algorithm states the h, times what stands here as the
-magnitude. A magnitude that is infinite labels a result that may be anything, because intermediate results can leave
+The bounds are those of `gen.proof.error_bounds`: gamma_h, of which an algorithm states the h, times what stands here as
+the magnitude. A magnitude that is infinite labels a result that may be anything, because intermediate results can leave
 the accumulator's range.
 
 * Sums, means, sums of squares: the sum of the magnitudes of what is added (Higham, Accuracy and Stability of Numerical

@@ -78,7 +78,7 @@ void release_notes(Block& block) {
 
 void reach(Block& there, const void* pc, int32_t buffer, int64_t offset, int size) {
   const Thread& me = *run.current;
-  if (me.meetings.seen == 0) {
+  if (me.cluster_barriers.seen == 0) {
     out_of_life(there, "may not have begun: no barrier of the cluster comes before", pc, buffer, offset, size);
   }
   if (there.ended) out_of_life(there, "has returned", pc, buffer, offset, size);
@@ -113,16 +113,16 @@ void end_block(Block& block) {
 
 void leave_cluster() {
   const Thread& me = *run.current;
-  if (run.block->cluster == nullptr || me.meetings.arrivals == me.meetings.waits) return;
+  if (run.block->cluster == nullptr || me.cluster_barriers.arrivals == me.cluster_barriers.waits) return;
   fail(Kind::kClusterBarrier, me.wait_pc, "it has arrived, and returns without having waited");
 }
 
-void join_meetings(Block& block) {
+void join_cluster_barriers(Block& block) {
   uint32_t seen = 0;
   for (int i = 0; i < run.thread_count; ++i) {
-    if (seen < block.threads[i].meetings.seen) seen = block.threads[i].meetings.seen;
+    if (seen < block.threads[i].cluster_barriers.seen) seen = block.threads[i].cluster_barriers.seen;
   }
-  for (int i = 0; i < run.thread_count; ++i) block.threads[i].meetings.seen = seen;
+  for (int i = 0; i < run.thread_count; ++i) block.threads[i].cluster_barriers.seen = seen;
 }
 
 bool is_stuck(Cluster& cluster) {
@@ -140,7 +140,7 @@ bool is_stuck(Cluster& cluster) {
   for (Block* block : cluster.blocks) {
     for (int i = 0; i < run.thread_count; ++i) {
       const Thread& other = block->threads[i];
-      if (other.meetings.arrivals >= waits->meetings.arrivals) continue;
+      if (other.cluster_barriers.arrivals >= waits->cluster_barriers.arrivals) continue;
       char what[80], text[sizeof Fault::text];
       describe(other, what, sizeof what);
       snprintf(text, sizeof text, "it waits there, thread (%u, %u, %u) of block (%u, %u, %u) did not come: it %s",
@@ -162,10 +162,10 @@ CUDA_ON_HOST_EXPORT void arrive_at_cluster(bool release) {
   step(pc, kWaitSteps);
   Cluster& cluster = cluster_of_thread(pc);
   Thread& me = *run.current;
-  if (me.meetings.arrivals > me.meetings.waits) {
+  if (me.cluster_barriers.arrivals > me.cluster_barriers.waits) {
     fail(Kind::kClusterBarrier, pc, "it has arrived before, and has not waited since");
   }
-  ++me.meetings.arrivals;
+  ++me.cluster_barriers.arrivals;
   me.wait_pc = const_cast<void*>(pc);
   if (release) release_at(place_of_barrier(cluster));
   ++run.changes;
@@ -186,11 +186,11 @@ CUDA_ON_HOST_EXPORT void wait_for_cluster() {
   step(pc, kWaitSteps);
   const Cluster& cluster = cluster_of_thread(pc);
   Thread& me = *run.current;
-  if (me.meetings.arrivals == me.meetings.waits) {
+  if (me.cluster_barriers.arrivals == me.cluster_barriers.waits) {
     fail(Kind::kClusterBarrier, pc, "it waits, and has not arrived");
   }
-  if (cluster.barriers < me.meetings.arrivals) wait(State::kAtClusterBarrier, pc);
-  me.meetings.seen = ++me.meetings.waits;
+  if (cluster.barriers < me.cluster_barriers.arrivals) wait(State::kAtClusterBarrier, pc);
+  me.cluster_barriers.seen = ++me.cluster_barriers.waits;
   acquire_at(place_of_barrier(cluster), cluster.releases);
 }
 

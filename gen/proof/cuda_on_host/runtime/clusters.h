@@ -39,7 +39,7 @@ void end_block(Block& block);
 void leave_cluster();
 
 // What threads know of their cluster's barriers, they all know after a barrier of the block.
-void join_meetings(Block& block);
+void join_cluster_barriers(Block& block);
 
 // Whether no thread of a cluster can run, and so none ever will: `run.fault` then says why.
 bool is_stuck(Cluster& cluster);

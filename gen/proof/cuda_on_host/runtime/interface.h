@@ -128,14 +128,14 @@ struct Fault {
   uint64_t pc, other_pc;
   Index block, thread, other_block, other_thread;
   char text[200];
-  uint64_t meetings;  // how many there were
+  uint64_t divergent_barriers;  // how many there were
 };
 
 constexpr int kMostCalls = 8;
 
 // Two threads that waited at the same barrier and came there by different calls: the return addresses, the innermost
 // first, in as far as they lie in the kernel's code; then 0.
-struct Meeting {
+struct DivergentBarrier {
   uint64_t way[kMostCalls], other_way[kMostCalls];
   Index block, thread, other_thread;
 };

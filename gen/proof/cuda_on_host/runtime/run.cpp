@@ -93,7 +93,7 @@ void begin_block(Block& block, uint64_t number) {
     thread.spin = {};
     thread.copies.flying.clear();
     thread.copies.group = 0;
-    thread.meetings = {};
+    thread.cluster_barriers = {};
     memset(thread.known, 0, sizeof thread.known);
     thread.known[thread.lane()] = 1;
     prepare(thread.context, thread.stack, i, start);
@@ -157,9 +157,9 @@ Outcome run_block(Block& block) {
       block.barrier_count += block.threads[i].predicate != 0;
       same_way &= block.threads[i].way == block.threads[0].way;
     }
-    if (!same_way) note_meetings(block);
+    if (!same_way) note_divergent_barriers(block);
     if (block.chained) join_block();
-    if (block.cluster != nullptr) join_meetings(block);
+    if (block.cluster != nullptr) join_cluster_barriers(block);
     draw_epoch(block);
     ++run.changes;
     make_all_ready(block);
@@ -413,7 +413,7 @@ extern "C" CUDA_ON_HOST_EXPORT int cuda_on_host_run(const Launch* launch, Fault*
   run.owners.clear();
   run.changes = run.steps = 0;
   run.preempted = false;
-  forget_meetings();
+  forget_divergent_barriers();
   if (!prepare_shared() || !prepare_words()) return 2;
   random_state = launch->seed;
   if (launch->preemptions > 0) run.preemption_mask = (uint64_t(1) << random_below(4)) - 1;

@@ -49,7 +49,7 @@ struct Copies {
 
 // What a thread knows of the barrier of its cluster: how often it has arrived and waited, and how many barriers it
 // knows that all have come to, since it or a thread of its block has waited.
-struct Meetings {
+struct ClusterBarriers {
   uint32_t arrivals, waits, seen;
 };
 
@@ -71,7 +71,7 @@ struct alignas(64) Thread {
   Spin spin;
   Chains chains;
   Copies copies;
-  Meetings meetings;
+  ClusterBarriers cluster_barriers;
 
   int lane() const { return number % kWarp; }
   int warp() const { return number / kWarp; }
@@ -247,8 +247,8 @@ void note_way(void** frame);
 
 // Takes a note of threads that have come to a full barrier by different calls: whether they came by different lines is
 // for those to say who can read the code's lines.
-void note_meetings(const Block& block);
-void forget_meetings();
+void note_divergent_barriers(const Block& block);
+void forget_divergent_barriers();
 
 // Names in `run.fault` why nothing can go on.
 void report_stuck();

@@ -5,14 +5,14 @@
 namespace cuda_on_host {
 namespace {
 
-constexpr size_t kMostMeetings = 64;
+constexpr size_t kMostBarriers = 64;
 constexpr int kLeast = 4;  // calls to a barrier that stands in a kernel itself: three of entry.h lead there
 
 struct Ways {
   uint64_t one, other;
 };
 std::vector<Ways> known;
-std::vector<Meeting> meetings;
+std::vector<DivergentBarrier> divergent_barriers;
 uint64_t in_kernel[64];  // return addresses of barriers that stand in a kernel itself, each in a place of its own
 
 // The return addresses from a frame outwards. Kernels are built with frame pointers: a frame begins with where the
@@ -53,30 +53,30 @@ void note_way(void** frame) {
   if (calls == kLeast) me.way = same = pc;
 }
 
-void note_meetings(const Block& block) {
+void note_divergent_barriers(const Block& block) {
   const Thread& one = block.threads[0];
   for (int i = 1; i < run.thread_count; ++i) {
     const Thread& other = block.threads[i];
-    bool is_new = other.way != one.way && known.size() < kMostMeetings;
+    bool is_new = other.way != one.way && known.size() < kMostBarriers;
     for (const Ways& ways : known) is_new = is_new && (ways.one != one.way || ways.other != other.way);
     if (!is_new) continue;
     known.push_back({one.way, other.way});
-    Meeting meeting{{}, {}, block.index, one.index, other.index};
-    write_way(one, meeting.way);
-    write_way(other, meeting.other_way);
-    meetings.push_back(meeting);
+    DivergentBarrier barrier{{}, {}, block.index, one.index, other.index};
+    write_way(one, barrier.way);
+    write_way(other, barrier.other_way);
+    divergent_barriers.push_back(barrier);
   }
-  run.fault->meetings = meetings.size();
+  run.fault->divergent_barriers = divergent_barriers.size();
 }
 
-void forget_meetings() {
+void forget_divergent_barriers() {
   known.clear();
-  meetings.clear();
+  divergent_barriers.clear();
 }
 
 }  // namespace cuda_on_host
 
 // Those of the last launch.
-extern "C" CUDA_ON_HOST_EXPORT const cuda_on_host::Meeting* cuda_on_host_meetings() {
-  return cuda_on_host::meetings.data();
+extern "C" CUDA_ON_HOST_EXPORT const cuda_on_host::DivergentBarrier* cuda_on_host_divergent_barriers() {
+  return cuda_on_host::divergent_barriers.data();
 }

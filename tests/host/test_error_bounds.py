@@ -17,7 +17,7 @@ from gen.families.reduction import Grid, GridConfig, Reduction, ReductionSpec
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.proof.cases import Content, fill
-from gen.proof.oracle import ORACLE_ROUNDINGS, bounds, disagreement, gamma, sharpened
+from gen.proof.error_bounds import ORACLE_ROUNDINGS, bounds, disagreement, gamma, sharpened
 from tests import libm
 
 SUM, SPEC = Reduction(), ReductionSpec()
