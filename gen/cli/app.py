@@ -6,8 +6,9 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import getdoc
 from multiprocessing import active_children
 from typing import Annotated, Any
 
@@ -15,25 +16,22 @@ import typer
 from typer.core import TyperGroup
 
 import gen
-from gen.cli import (
-    catalogue,
-    compare,
-    doctor,
-    explain,
-    export,
-    generate,
-    gpu,
-    ladder,
-    new,
-    prove,
-    report,
-    resources,
-    show,
-    spec,
-    trials,
-    tune,
-)
+from gen.cli import new, spec
+from gen.cli.catalogue import list_families, render
 from gen.cli.common import Invocation, status_of
+from gen.cli.compare import compare
+from gen.cli.doctor import doctor
+from gen.cli.explain import explain
+from gen.cli.export import export
+from gen.cli.generate import generate
+from gen.cli.gpu import calibrate
+from gen.cli.ladder import ladder
+from gen.cli.prove import prove
+from gen.cli.report import report
+from gen.cli.resources import resources
+from gen.cli.show import show
+from gen.cli.trials import trials
+from gen.cli.tune import merge, tune
 from gen.errors import GenError
 
 _HELP = """Writes CUDA kernels from templates, proves that they compute what NumPy computes, and finds the fastest.
@@ -157,19 +155,15 @@ def _options(
         typer.echo(ctx.get_help())
 
 
-catalogue.add_to(app)
-generate.add_to(app)
-prove.add_to(app)
-resources.add_to(app)
-explain.add_to(app)
-ladder.add_to(app)
-tune.add_to(app)
-gpu.add_to(app)
-show.add_to(app)
+def _add(*commands: Callable[..., None]) -> None:
+    """Adds commands. The end of a docstring, its examples, stands behind the options."""
+    for command in commands:
+        text, _, examples = (getdoc(command) or "").rpartition("\n\nExamples: ")
+        name = "list" if command is list_families else command.__name__
+        app.command(name, help=text, epilog=f"Examples: {examples}".replace("\n", " "))(command)
+
+
+_add(list_families, render, generate, prove, resources, explain, ladder, tune, merge, calibrate, show)
 spec.add_to(app)
 new.add_to(app)
-trials.add_to(app)
-report.add_to(app)
-compare.add_to(app)
-export.add_to(app)
-doctor.add_to(app)
+_add(trials, report, compare, export, doctor)

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from gen.families.config import Parameter
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds both commands."""
-    app.command("list", epilog="Examples: `gen list`, `gen list transpose`, `gen list --json`.")(list_families)
-    app.command("render", epilog="Examples: `gen render reduceShfl`, `gen render reduceShfl > reduce.cu`.")(render)
-
-
 def list_families(
     ctx: typer.Context,
     family: Annotated[
@@ -34,6 +28,8 @@ def list_families(
 
     A full name is put together from what is listed: FAMILY_SPEC__ALGORITHM_TAG, where the tag gives each parameter's
     letters and value in order, for instance reduction_sum_f32__shfl_tpb128_u1.
+
+    Examples: `gen list`, `gen list transpose`, `gen list --json`.
     """
     from gen.families.names import find_family
 
@@ -68,6 +64,8 @@ def render(
 
     The text stands alone: NVRTC and nvcc compile it as it is. `gen list` says how names are put together. Specs that
     are in no catalogue are looked up in specs.json, in the folder of what gen writes.
+
+    Examples: `gen render reduceShfl`, `gen render reduceShfl > reduce.cu`.
     """
     from gen.emit.render import render as text_of
 

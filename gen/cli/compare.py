@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 _VERDICTS = {"WIN": "gen is faster", "LOSS": "gen is slower", "TIE": "no difference beyond the noise"}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        "compare",
-        epilog="Examples: `gen compare transpose_10_b32 --shape 4096x4096`, `gen compare reduction_sum_f32 --shape "
-        "2^24 --peers torch,torch.compile`.",
-    )(compare)
-
-
 def compare(
     ctx: typer.Context,
     name: Annotated[
@@ -55,6 +46,9 @@ def compare(
     peer are timed in alternating rounds, A B B A, behind the same flush of the caches. The ratio of their times is a
     median with a 95 % interval; gen is faster, or slower, if all of that lies further from 1 than the interval of our
     kernel against itself. Under 20 us a launch is also timed as one of 50 in a CUDA graph (hot).
+
+    Examples: `gen compare transpose_10_b32 --shape 4096x4096`, `gen compare reduction_sum_f32 --shape 2^24 --peers
+    torch,torch.compile`.
     """
     from gen.compare.case import ComparisonCase
     from gen.compare.peers import find_peers

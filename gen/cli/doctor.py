@@ -22,15 +22,12 @@ from gen.errors import GenError
 from gen.paths import how_to_install
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("doctor", epilog="Examples: `gen doctor`, `gen doctor --json`.")(doctor)
-
-
 def doctor(json: Json = False) -> None:
     """Show what gen stands on: versions, what is missing, what that costs and how to get it.
 
     Exits with 1 if something is missing without which kernels cannot be compiled or proven.
+
+    Examples: `gen doctor`, `gen doctor --json`.
     """
     findings = examine()
     missing = [finding for finding in findings if not finding.ok]

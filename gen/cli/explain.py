@@ -53,14 +53,6 @@ Counts = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        "explain",
-        epilog="Examples: `gen explain transposeSmem --vs transposeSmemPad`, `gen explain reduceShfl --shape 2^20`.",
-    )(explain)
-
-
 def explain(
     ctx: typer.Context,
     name: Annotated[
@@ -82,6 +74,8 @@ def explain(
     wavefronts of shared memory. Machine code is compiled for the architecture: registers, occupancy,
     and instructions where nvdisasm is installed. From both follows what bounds it. On a GPU with Nsight Compute the
     hardware's counters stand beside what was predicted; else nothing is measured.
+
+    Examples: `gen explain transposeSmem --vs transposeSmemPad`, `gen explain reduceShfl --shape 2^20`.
     """
     from gen.arch import LITERATURE
     from gen.errors import RunError, ShapeError, UnknownNameError

@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from gen.toolchain.nvrtc import Nvrtc
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        "export",
-        epilog="Examples: `gen export reduction_sum_f32 -o sums`, `gen export transpose_10_b32 -o turn --shape "
-        "4096x4096 --arch sm_90,sm_100 --ptx`, `gen export reduction_sum_f32 -o sums --shape 2^20 --shape 2^28`.",
-    )(export)
-
-
 def export(
     ctx: typer.Context,
     specs: Annotated[
@@ -68,6 +59,9 @@ def export(
     It needs neither gen nor a CUDA toolkit, and loads NVIDIA's driver when it is first called. A call checks its
     arrays, chooses the variant that gen.load would choose on the device, and launches its machine code, which the
     library holds. No GPU is needed to export it, nor to build it: README.md in the folder says how.
+
+    Examples: `gen export reduction_sum_f32 -o sums`, `gen export transpose_10_b32 -o turn --shape 4096x4096 --arch
+    sm_90,sm_100 --ptx`, `gen export reduction_sum_f32 -o sums --shape 2^20 --shape 2^28`.
     """
     from gen.export import folder as made
     from gen.export.program import program_of, targets_of

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 _MOST_NAMED = 12  # more changes than this are counted, not named
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("generate", epilog="Examples: `gen generate`, `gen generate --check`, `gen generate --all /tmp/all`.")(
-        generate
-    )
-
-
 def generate(
     ctx: typer.Context,
     out: Out = None,
@@ -46,6 +39,8 @@ def generate(
 
     A file is written only when its text changes. Kernels that gen wrote earlier and would not write now are removed;
     other files are left alone.
+
+    Examples: `gen generate`, `gen generate --check`, `gen generate --all /tmp/all`.
     """
     from gen.emit.folder import MAKE_ROOM, differences
     from gen.emit.folder import generate as write

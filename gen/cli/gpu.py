@@ -79,15 +79,12 @@ def alone(index: int, seconds: float | None, doing: str = "gen tune") -> Iterato
         yield
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("calibrate", epilog="Examples: `gen calibrate`, `gen calibrate --json`.")(calibrate)
-
-
 def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, json: Json = False) -> None:
     """Measure what the GPU can do: bandwidths as slopes between 1 and 4 GiB, and what an empty launch costs.
 
     Tuning scores every variant against these figures. They are kept beside the winners.
+
+    Examples: `gen calibrate`, `gen calibrate --json`.
     """
     from dataclasses import asdict
 

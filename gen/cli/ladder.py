@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from gen.report.ladder import Rung, Step
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("ladder", epilog="Examples: `gen ladder transpose`, `gen ladder transpose --param nreps=100`.")(ladder)
-
-
 def ladder(
     ctx: typer.Context,
     family: Annotated[
@@ -40,6 +35,8 @@ def ladder(
 
     On a GPU they are measured; without one, or with --arch, their times are predicted, and marked as such. The metrics
     that explain a step come from the CPU run in both cases.
+
+    Examples: `gen ladder transpose`, `gen ladder transpose --param nreps=100`.
     """
     from gen.errors import MissingToolError
     from gen.families.names import find_family

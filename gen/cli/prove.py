@@ -29,15 +29,6 @@ MAX_NAMED_FILES = 5  # changed files are named one by one
 STOPPED = "Stopped. What was compiled and built is kept; what was proven is proven again next time."
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        "prove",
-        epilog="Examples: `gen prove`, `gen prove transpose`, `gen prove reduceShfl`, `gen prove my_kernel.cu`, "
-        "`gen prove out/`, `gen prove --seed 7`.",
-    )(prove)
-
-
 def prove(
     ctx: typer.Context,
     targets: Annotated[
@@ -74,6 +65,9 @@ def prove(
 
     A case that fails is kept in failed_cases.jsonl and tried first on every variant of its spec; what is shown is the
     smallest that was found. A variant that takes none of the problems has failed; skipped is only what no CPU can run.
+
+    Examples: `gen prove`, `gen prove transpose`, `gen prove reduceShfl`, `gen prove my_kernel.cu`, `gen prove out/`,
+    `gen prove --seed 7`.
     """
     from gen.arch import Limits
     from gen.paths import cache_home

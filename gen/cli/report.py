@@ -12,11 +12,6 @@ from gen.cli.common import Out, families_of, home_of
 from gen.errors import StoreError
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("report", epilog="Examples: `gen report`, `gen report -o tuned.html`.")(report)
-
-
 def report(
     ctx: typer.Context,
     page: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page that is written.")] = Path(
@@ -29,6 +24,8 @@ def report(
     It is made from the folder of results alone, without a GPU too, and needs no network to be read. Its tables can be
     sorted and filtered; its plots show how a search converged, what each parameter does, which trials failed and why,
     and how much the samples of the fastest differ.
+
+    Examples: `gen report`, `gen report -o tuned.html`.
     """
     from gen.report.page import page as text_of
     from gen.store.folder import known_specs, stored_calibrations

@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from gen.toolchain.usage import Usage
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        "resources",
-        epilog="Examples: `gen resources transposeSmemPad`, `gen resources reduceUnrolling8 --arch sm_80 --json`.",
-    )(resources)
-
-
 def resources(
     ctx: typer.Context,
     name: Annotated[
@@ -42,6 +34,8 @@ def resources(
     Compiles for the architecture and computes the rest; no GPU is asked. Occupancy is the share of a multiprocessor's
     warps that can be resident, and the limiter what allows no more. Bytes in flight are those of loads by all resident
     threads, as the kernel's text asks for them, when the largest problem that is tuned fills the device.
+
+    Examples: `gen resources transposeSmemPad`, `gen resources reduceUnrolling8 --arch sm_80 --json`.
     """
     from gen.emit.render import render
     from gen.paths import cache_home

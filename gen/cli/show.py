@@ -20,14 +20,7 @@ if TYPE_CHECKING:
     from gen.store.tuned import Winner
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("show", epilog="Examples: `gen show reduction_sum_f32`, `gen show reduction_sum_f32 --shape 10^6`.")(
-        show_tuned
-    )
-
-
-def show_tuned(
+def show(
     ctx: typer.Context,
     name: Annotated[
         str,
@@ -54,6 +47,8 @@ def show_tuned(
     For each device and shape class: the chosen variant, its time, the part of the limit it reaches, and its file. Then
     what gen.load gives on the GPU of this machine, or on one of an architecture, for the sizes that stand for each
     shape class, or for one shape. This needs no GPU.
+
+    Examples: `gen show reduction_sum_f32`, `gen show reduction_sum_f32 --shape 10^6`.
     """
     from gen.gpu.device import find_gpu
     from gen.runtime.dispatch import winners_of

@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 LISTED_TRIALS = 20
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command(
-        "trials",
-        epilog="Examples: `gen trials`, `gen trials transpose_10_b32 --status wrong_result`, "
-        "`gen trials --export trials.json`.",
-    )(trials)
-
-
 def trials(
     ctx: typer.Context,
     target: Annotated[
@@ -70,6 +61,8 @@ def trials(
     """List what was tried, one line a trial, or one a problem where nothing is asked for.
 
     Trials can be exported as T4 results, which other auto-tuners read, or as a table to replay searches on.
+
+    Examples: `gen trials`, `gen trials transpose_10_b32 --status wrong_result`, `gen trials --export trials.json`.
     """
     from gen.store.trials import FILE, Trials
 

@@ -38,14 +38,6 @@ if TYPE_CHECKING:
 WHOLE_CATALOGUE = 170.0  # seconds, unless told otherwise
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command(
-        "tune", epilog="Examples: `gen tune`, `gen tune transpose --shape 4096x4096`, `gen tune --arch sm_80`."
-    )(tune)
-    app.command("merge", epilog="Examples: `gen merge part1 part2`, `gen merge part* --out tuned --json`.")(merge)
-
-
 def tune(
     ctx: typer.Context,
     target: Annotated[
@@ -161,6 +153,8 @@ def tune(
     them by a model of the GPU, and finds a planted fault, within a minute. With a name, --budget or --all: the base and
     named variants of the spec, the family or every catalogue, and configs of each algorithm in which every pair of
     parameter values meets; and says what a GPU would measure.
+
+    Examples: `gen tune`, `gen tune transpose --shape 4096x4096`, `gen tune --arch sm_80`.
     """
     from gen.errors import DeviceError
     from gen.families.base import WIDEST
@@ -392,6 +386,8 @@ def merge(
 
     With `gen tune --part K/N --out DIR` the jobs of a cluster tune a part each; this makes one folder of theirs. Of two
     winners for the same device, spec and sizes the later one stays, of two of one day the faster.
+
+    Examples: `gen merge part1 part2`, `gen merge part* --out tuned --json`.
     """
     from gen.tune.merge import merge as merged
 
