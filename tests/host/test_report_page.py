@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -134,6 +137,61 @@ def test_the_kernels_of_the_literature_stand_in_their_order_with_what_each_gains
         assert rung.row.median_us is not None
         assert rung.over == before.row.median_us / rung.row.median_us
         assert f"<td>{rung.name}</td>" in made
+
+
+# What a reader does: sorts the winners by time, filters them by a name, follows a link; then what the page shows.
+READER = """
+<script>
+addEventListener("load", () => {
+  const table = document.getElementById("winners-table"), rows = () => [...table.tBodies[0].rows];
+  [...table.querySelectorAll("th button")].find(button => button.textContent === "us").click();
+  const times = rows().map(row => Number(row.children[4].textContent)).filter(time => time > 0);
+  const link = table.querySelector("a");
+  location.hash = link.hash;
+  const filter = document.querySelector("input[data-filter]");
+  filter.value = "TRANSPOSE_10_B32";
+  filter.dispatchEvent(new Event("input"));
+  setTimeout(() => {
+    document.title = JSON.stringify({
+      times, shown: rows().filter(row => !row.hidden).map(row => row.textContent),
+      opened: document.querySelector(link.hash).open,
+      plots: document.querySelectorAll(".plotly-graph-div").length,
+      points: document.querySelectorAll(".plotly-graph-div .point").length,
+      empty: document.querySelectorAll(".plotly-graph-div:not(:has(.main-svg))").length,
+    });
+  }, 1000);
+});
+</script>
+"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs the program chromium, a browser")
+def test_a_browser_draws_the_plots_sorts_filters_and_follows_links(made: str, tmp_path: Path) -> None:
+    def browsed(text: str) -> tuple[str, list[str]]:
+        file = tmp_path / "report.html"
+        file.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            ("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+             "--enable-logging=stderr", "--virtual-time-budget=20000", "--dump-dom", file.as_uri()),
+            capture_output=True, text=True, timeout=120, check=True,
+        )  # fmt: skip
+        title = re.search("<title>(.*?)</title>", done.stdout, re.DOTALL)
+        assert title is not None
+        return title[1], [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+    title, said = browsed(made.replace("</body>", READER + "</body>"))
+    assert said == []
+    found = json.loads(title.replace("&quot;", '"').replace("&amp;", "&"))
+    assert len(found["times"]) > 5
+    assert found["times"] == sorted(found["times"])
+    assert found["shown"]
+    assert all("transpose_10_b32" in row for row in found["shown"])
+    assert found["opened"]
+    assert found["plots"] > 5
+    assert found["empty"] == 0
+    assert found["points"] > len(rows())
+    _, said = browsed("<title>faulty</title><script>missing()</script>")  # else an error would not be seen
+    assert "missing is not defined" in said[0]
 
 
 def test_the_command_writes_a_page_from_the_folder_of_results(tmp_path: Path) -> None:
