@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from gen.arch import Limits
 from gen.dtypes import DTYPES
-from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Layout, Work
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Work
 from gen.families.config import Config, pairwise
 from gen.families.reduction import heuristics, shapes
 from gen.families.reduction.algorithms.columns import Columns, Stream
@@ -78,13 +78,14 @@ class Reduction(Family[ReductionSpec]):
         f"{', '.join(dtype.name for dtype in DTYPES.values() if dtype.kind != 'bits')}"
     )
 
-    def from_label(self, label: str) -> ReductionSpec | None:
-        """Every spec has a label that says all of it."""
-        return spell(label)
-
-    @override
-    def from_json(self, content: Mapping[str, Any]) -> ReductionSpec:
-        return from_json(content)
+    from_label = staticmethod(spell)
+    from_json = staticmethod(from_json)
+    extents = staticmethod(shapes.extents_of)
+    layouts = staticmethod(shapes.layouts_of)
+    shape_classes = staticmethod(shapes.shape_classes)
+    representative = staticmethod(shapes.representative)
+    cases = staticmethod(shapes.cases)
+    far_cases = staticmethod(shapes.far_cases)
 
     def for_outputs(self, spec: ReductionSpec, outputs: Mapping[str, np.dtype[Any]]) -> ReductionSpec:
         """As NumPy's `out=`, but only of a dtype that holds the result: it is computed in that dtype."""
@@ -95,14 +96,6 @@ class Reduction(Family[ReductionSpec]):
             if dtype.kind != "bits" and dtype.numpy == meant and spec.result.casts_to(dtype):
                 return replace(spec, dtype_of_result=dtype)
         return spec
-
-    def extents(self, spec: ReductionSpec, layouts: Mapping[str, Layout]) -> Extents:
-        """`n` for a whole array without gaps; else its canonical form, shape, and strides if it has gaps."""
-        return shapes.extents_of(spec, layouts)
-
-    @override
-    def layouts(self, spec: ReductionSpec, extents: Extents) -> Mapping[str, Layout]:
-        return shapes.layouts_of(spec, extents)
 
     def oracle(self, spec: ReductionSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """NumPy's definition in a wider type."""
@@ -123,10 +116,6 @@ class Reduction(Family[ReductionSpec]):
         return Work(moved.pop("in"), sum(moved.values()), prod(layouts["in"].shape), "read")
 
     @override
-    def shape_classes(self, spec: ReductionSpec) -> tuple[str, ...]:
-        return shapes.shape_classes(spec)
-
-    @override
     def shape_class(self, spec: ReductionSpec, extents: Extents, alignment: int = WIDEST) -> str:
         return shapes.shape_class(extents).value
 
@@ -141,18 +130,6 @@ class Reduction(Family[ReductionSpec]):
     def can_share_tuning(self, spec: ReductionSpec, other: ReductionSpec) -> bool:
         """The same along other axes: once they are merged, a class tells what lies where."""
         return replace(spec, axis=None, keepdims=False) == replace(other, axis=None, keepdims=False)
-
-    @override
-    def representative(self, spec: ReductionSpec, shape_class: str) -> Extents:
-        return shapes.representative(spec, shape_class)
-
-    def cases(self, spec: ReductionSpec) -> Iterator[Extents]:
-        """Nothing, one, one off a warp, a vector, a block's share; primes; pitched rows."""
-        return shapes.cases(spec)
-
-    @override
-    def far_cases(self, spec: ReductionSpec) -> Iterator[Extents]:
-        return shapes.far_cases(spec)
 
     def proof_cover(self) -> Iterator[tuple[str, ReductionSpec, Config]]:
         """Every operator with every dtype, both with every algorithm; axes, keepdims, ddof and configs in turns."""

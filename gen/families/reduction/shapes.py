@@ -330,9 +330,9 @@ def shape_classes(spec: ReductionSpec) -> tuple[str, ...]:
     return tuple(one.value for one in ShapeClass if _stands_for(spec, one) is not None)
 
 
-def representative(spec: ReductionSpec, name: str) -> Extents:
+def representative(spec: ReductionSpec, shape_class: str) -> Extents:
     """The sizes that stand for a class."""
-    found = _stands_for(spec, ShapeClass(name))
+    found = _stands_for(spec, ShapeClass(shape_class))
     assert found is not None
     return found
 

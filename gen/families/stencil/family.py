@@ -142,9 +142,10 @@ class Stencil(DenseFamily[StencilSpec]):
         f"{', '.join(dtype.name for dtype in DTYPES)}"
     )
 
-    @override
-    def from_json(self, content: Mapping[str, Any]) -> StencilSpec:
-        return StencilSpec.from_json(content)
+    from_json = staticmethod(StencilSpec.from_json)
+    representative = staticmethod(shapes.representative)
+    sizes_for_numpy = staticmethod(shapes.sizes_for_numpy)
+    cases = staticmethod(shapes.cases)
 
     def from_label(self, label: str) -> StencilSpec | None:
         """The samples, and the specs of the literature's kernels."""
@@ -178,18 +179,6 @@ class Stencil(DenseFamily[StencilSpec]):
     @override
     def shape_class(self, spec: StencilSpec, extents: Extents, alignment: int = WIDEST) -> str:
         return shapes.shape_class(extents)
-
-    @override
-    def representative(self, spec: StencilSpec, shape_class: str) -> Extents:
-        return shapes.representative(spec, shape_class)
-
-    @override
-    def sizes_for_numpy(self, spec: StencilSpec, extents: Extents) -> Extents:
-        return shapes.sizes_for_numpy(spec, extents)
-
-    @override
-    def cases(self, spec: StencilSpec) -> Iterator[Extents]:
-        return shapes.cases(spec)
 
     def proof_cover(self) -> Iterator[tuple[str, StencilSpec, Config]]:
         """Every type of cells with every algorithm, and every boundary with both; configs in turns."""

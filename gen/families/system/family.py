@@ -90,9 +90,7 @@ class System(DenseFamily[SystemSpec]):
         f"{', '.join(dtype.name for dtype in DTYPES)}"
     )
 
-    @override
-    def from_json(self, content: Mapping[str, Any]) -> SystemSpec:
-        return SystemSpec.from_json(content)
+    from_json = staticmethod(SystemSpec.from_json)
 
     def from_label(self, label: str) -> SystemSpec | None:
         """The samples."""
