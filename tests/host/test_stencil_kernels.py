@@ -16,8 +16,9 @@ from gen.dtypes import F32, F64
 from gen.families.base import Limits, Variant
 from gen.families.names import illegal, legal_space, unsearched, variant
 from gen.families.stencil import StencilSpec
-from gen.families.stencil.algorithms.common import reach_of
+from gen.families.stencil.algorithms.common import reach_of, window_lines
 from gen.families.stencil.algorithms.temporal import most_registers, registers
+from gen.families.stencil.builder import star, stencil
 from gen.families.stencil.spec import BOUNDARIES, DTYPES
 from gen.proof.cases import Case, Content, edge_cases
 from gen.proof.host import HostRunner
@@ -338,3 +339,11 @@ def test_every_block_of_a_legal_config_can_be_launched() -> None:
         for algorithm in FAMILY.algorithms.values():
             for config in legal_space(algorithm, spec):
                 assert all(prod(launch.block) <= 1024 for launch in algorithm.plan(spec, config).launches), config.tag
+
+
+def test_rows_of_no_weight_are_empty_and_stand_side_by_side() -> None:
+    spec = stencil(star(3, 8))
+    lines = window_lines(spec, reach_of(spec))
+    assert lines[:2] == ("{", "    {}, {}, {}, {}, {}, {}, {}, {},")
+    assert len(lines) < 150
+    assert "".join(lines).count("{}") == 16 * 16
