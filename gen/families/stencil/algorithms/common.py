@@ -185,18 +185,13 @@ def neighbours_of_loaded_rows(spec: StencilSpec, reach: Sides, rows: int) -> tup
 
 
 def weight_lines(rows: Sequence[Sequence[float]], dtype: DType) -> tuple[str, ...]:
-    """Weights as the lines of a C++ initializer, a row in braces; those of rows without any are empty."""
+    """Weights as lines of a C++ initializer, a row in braces. Rows of 0 are empty; those at the end are left out."""
     lines: list[str] = []
-    follows = False  # whether the row before had none
-    for row in rows:
+    last = max((place for place, row in enumerate(rows) if any(row)), default=0)
+    for row in rows[: last + 1]:
         if not any(row):
-            if follows and len(lines[-1]) < _LINE_CHARACTERS:
-                lines[-1] += " {},"
-            else:
-                lines.append("{},")
-            follows = True
+            lines.append("{},")
             continue
-        follows = False
         words = [literal(weight, dtype) for weight in row]
         line = "{"
         for place, word in enumerate(words):
