@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gen.errors import ConfigError, GenError, ShapeError, SpecError, StoreError, UnknownNameError
+from gen.errors import ConfigError, GenError, ShapeError, SpecError, UnknownNameError
 
 if TYPE_CHECKING:
     from gen.arch import Limits
@@ -207,28 +207,20 @@ def _numbered(families: tuple[Family[Any], ...], spec_name: str, home: Path, num
 def _named(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
     """The variant of a name; a note says which where the name leaves out parameters."""
     from gen.cli import output
-    from gen.families.names import find_by_short_name, find_variant
-    from gen.store.folder import SPECS_FILE, read_specs
+    from gen.families.names import Known, find_by_short_name, find_variant
+    from gen.store.folder import find_known
 
-    try:
-        return find_variant(families, name, {})
-    except UnknownNameError:
-        known = read_specs(home)
-        meant = find_by_short_name(families, name, known)
-        if meant is not None:
+    def named(known: Known) -> Variant:
+        try:
+            return find_variant(families, name, known)
+        except UnknownNameError:
+            meant = find_by_short_name(families, name, known)
+            if meant is None:
+                raise
             output.note(f"{name} is short for {meant.name}.")
             return meant
-        if not known:
-            raise
-    try:
-        return find_variant(families, name, known)
-    except (TypeError, ValueError, AttributeError, IndexError) as error:  # content that a family does not expect
-        raise StoreError(
-            str(home / SPECS_FILE),
-            "holds a spec that cannot be read",
-            error,
-            next_step="Run gen generate to write it anew",
-        ) from error
+
+    return find_known(home, named)
 
 
 def _written(families: tuple[Family[Any], ...], path: Path) -> Variant:

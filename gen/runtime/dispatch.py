@@ -17,7 +17,7 @@ from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant, ht
 from gen.families.estimates import estimated_us
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
-from gen.store.folder import SPECS_FILE, read_specs
+from gen.store.folder import find_known
 from gen.store.stale import came_later, why_stale
 from gen.store.tuned import Winner, all_winners, merged
 
@@ -504,27 +504,12 @@ def family_and_spec(
 ) -> tuple[Family[Any], Spec]:
     """The spec that is meant, and its family. Raises UnknownNameError if there is none, and says what `takes` does."""
     if isinstance(spec, str):
-        return _by_name(families, spec, home, takes)
+        name = spec
+        return find_known(home, lambda known: find_spec(families, name, known, takes))
     for family in families:
         if family.takes(spec):
             return family, spec
     raise UnknownNameError("The spec", "must be a name, or a spec of one of the families", repr(spec))
-
-
-def _by_name(families: Sequence[Family[Any]], name: str, home: Path, takes: Takes) -> tuple[Family[Any], Spec]:
-    try:
-        return find_spec(families, name, {}, takes)
-    except UnknownNameError:
-        known = read_specs(home)
-        if not known:
-            raise
-    try:
-        return find_spec(families, name, known, takes)
-    except (TypeError, ValueError, AttributeError, IndexError) as error:  # content that a family does not expect
-        raise StoreError(
-            str(home / SPECS_FILE), "holds a spec that cannot be read", error,
-            next_step="Run gen generate to write it anew",
-        ) from error  # fmt: skip
 
 
 def is_number(value: object) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gen.emit.folder import alone, base_of_catalogue, write_if_changed
 from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
@@ -19,6 +19,8 @@ from gen.gpu.timing import Calibration
 from gen.paths import lock_of
 from gen.store import tuned
 from gen.store.tuned import read_json
+
+T = TypeVar("T")
 
 
 def variants_of_home(families: Sequence[Family[Any]], home: Path) -> tuple[Variant, ...]:
@@ -46,6 +48,24 @@ def known_specs(families: Sequence[Family[Any]], home: Path) -> Known:
     """The JSON of every spec that a name can mean: those of the catalogues, and those written down in `home`."""
     catalogue = {family.name_of(spec): spec.to_json() for family in families for spec in family.catalogue}
     return {**read_specs(home), **catalogue}
+
+
+def find_known(home: Path, find: Callable[[Known], T]) -> T:
+    """What a name means by itself, or else by the specs that are written down in `home`; `find` is given these.
+
+    Raises what `find` raises, or StoreError for content that a family does not expect.
+    """
+    try:
+        return find({})
+    except UnknownNameError:
+        known = read_specs(home)
+        if not known:
+            raise
+    try:
+        return find(known)
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        rule, next_step = "holds a spec that cannot be read", "Run gen generate to write it anew"
+        raise StoreError(str(home / SPECS_FILE), rule, error, next_step=next_step) from error
 
 
 def prefixes_of(families: Sequence[Family[Any]]) -> tuple[str, ...]:
