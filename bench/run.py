@@ -27,7 +27,7 @@ from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.device import TuningDevice
 from gen.tune.outcome import LostError
 from gen.tune.run import run
-from gen.tune.search import find_search
+from gen.tune.search import Climb
 from gen.tune.tuner import Options
 from gen.workers import Report
 
@@ -122,7 +122,7 @@ def tune(
     """
     start = time.monotonic()
     evidence = {"date": time.strftime("%Y-%m-%d")}
-    options = Options(find_search("climb"))
+    options = Options(Climb)
     run([problem_to_tune(case)], families, device, farm, home, budget=seconds, options=options, evidence=evidence)
     return time.monotonic() - start
 

@@ -28,7 +28,7 @@ from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.problems import problems, read_seconds
 from gen.tune.run import Run, run
-from gen.tune.search import Space, exhaustive, find_search
+from gen.tune.search import Climb, Space, exhaustive
 from gen.tune.tuner import Options
 
 # Of the calibrated limit, by the problem's name.
@@ -67,7 +67,7 @@ def main() -> int:
         start = time.monotonic()
         with CompileFarm(compiler) as farm, IsolatedDevice(GpuFactory(0, compiler, home)) as device:
             opened = time.monotonic() - start
-            search = Options(find_search("climb" if options.budget else "exhaustive"))  # as `gen tune` does
+            search = Options(Climb if options.budget else exhaustive)  # as `gen tune` does
             done = run(wanted, FAMILIES, device, farm, home, budget=options.budget, options=search)
             calibration = device.about
         seconds = time.monotonic() - start

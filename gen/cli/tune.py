@@ -67,19 +67,6 @@ def tune(
             "Default: 170s for every catalogue, no bound for what is named.",
         ),
     ] = None,
-    stop_at: Annotated[
-        float | None,
-        option("--stop-at", "FRACTION", "End the search of a problem at this fraction of the limit: 0.98.", rare=True),
-    ] = None,
-    search: Annotated[
-        str | None,
-        option(
-            "--search",
-            "exhaustive|random|climb",
-            "In which order variants are tried. Default: climb where time is bounded, else exhaustive.",
-            rare=True,
-        ),
-    ] = None,
     shape_class: Annotated[
         list[str] | None,
         option("--class", "WORDS", "Only this shape class, in the words of gen show; repeatable.", rare=True),
@@ -161,14 +148,17 @@ def tune(
     from gen.gpu.device import find_gpu
     from gen.store.folder import known_specs
     from gen.tune.problems import problems, read_runtime_parameters
+    from gen.tune.prune import read_rules
+    from gen.tune.search import Climb, exhaustive
+    from gen.tune.tuner import Options
 
     limit = seconds = None if budget is None else read_seconds(budget)
     number, parts = (1, 1) if part is None else read_part(part)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
-    options = options_of(search or ("exhaustive" if seconds is None else "climb"), prune or ["all"], stop_at)
+    options = Options(exhaustive if seconds is None else Climb, read_rules(prune or ["all"]))
     check_compiler(compiler)
-    how = {"--budget": budget, "--stop-at": stop_at, "--search": search, "--prune": prune}
+    how = {"--budget": budget, "--prune": prune}
     what = {"--verify": verify, "--stale": stale, "--frozen": frozen}
     which = {
         "--shape": shape,
@@ -334,17 +324,6 @@ def read_part(text: str) -> tuple[int, int]:
     if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1]:
         raise OptionError("--part", "must be K/N, a whole number from 1 to N and N", text)
     return numbers[0], numbers[1]
-
-
-def options_of(search: str, prune: list[str], stop_at: float | None) -> Options:
-    """How a problem is searched. Raises OptionError or UnknownNameError for what there is not."""
-    from gen.tune.prune import read_rules
-    from gen.tune.search import find_search
-    from gen.tune.tuner import Options
-
-    if stop_at is not None and not 0 < stop_at <= 1:
-        raise OptionError("--stop-at", "must be a fraction above 0, up to 1", stop_at)
-    return Options(find_search(search), read_rules(prune), stop_at)
 
 
 def check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gen.errors import GenError, UnknownNameError
+from gen.errors import GenError
 from gen.families.base import Algorithm, Family, Spec, Variant
 from gen.families.config import Config
 from gen.families.names import find_variant, illegal, unsearched
@@ -224,11 +224,6 @@ def exhaustive(space: Space) -> Search:
     return InOrder(space, range(space.size))
 
 
-def random(space: Space, *, seed: int = 0) -> Search:
-    """All variants, in an order that favours none: wherever time ends, what was tried is a fair sample."""
-    return InOrder(space, np.random.default_rng(seed).permutation(space.size))
-
-
 FIRST_SAMPLE_VARIANTS = 64  # variants that are known before it looks around
 NEIGHBOUR_MARGIN = 0.05  # a variant this much slower than the fastest is worth looking around too
 
@@ -299,16 +294,6 @@ class Climb:
             if made is not None:
                 self._known += 1
                 return made
-
-
-SEARCHES: dict[str, Callable[[Space], Search]] = {"exhaustive": exhaustive, "random": random, "climb": Climb}
-
-
-def find_search(name: str) -> Callable[[Space], Search]:
-    """The search of this name."""
-    if name not in SEARCHES:
-        raise UnknownNameError("The search", "must be one of " + ", ".join(SEARCHES), repr(name))
-    return SEARCHES[name]
 
 
 def known(problem: Problem, names: Iterable[str]) -> Iterator[Variant]:

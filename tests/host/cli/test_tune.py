@@ -139,7 +139,7 @@ def test_tune_rehearses_where_a_gpu_is_if_it_is_told_an_architecture(monkeypatch
 @pytest.mark.parametrize(
     "options",
     [("--shape", "64x64"), ("--shape", "64x64", "--param", "steps=9"), ("--verify",), ("--prune", "none"),
-     ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--stale", "--search", "random"),
+     ("--frozen", "--gpu", "3"), ("--class", "any"), ("--alignment", "3"), ("--stale", "--prune", "none"),
      ("--compiler", "nvcc"), ("--param", "steps=3")],
 )  # fmt: skip
 def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,12 +152,6 @@ def test_tune_refuses_what_only_a_gpu_can_do(options: tuple[str, ...], monkeypat
     contradicted = run("tune", *options, "--arch", "sm_80")
     assert contradicted.status == 2
     assert "(got --arch sm_80)" in contradicted.err
-
-
-def test_every_search_is_offered() -> None:
-    from gen.tune.search import SEARCHES
-
-    assert "|".join(SEARCHES) in run("tune", "--help-all").out
 
 
 def test_a_count_comes_with_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from gen.families.base import Variant
 from gen.families.names import search_space
 from gen.store.trials import Problem, Status, Trials
 from gen.tune.outcome import winner_of
-from gen.tune.search import random
+from gen.tune.search import Climb
 from gen.tune.tuner import Options
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeTuningDevice, candidates
 from tests.host.tuner.given import (
@@ -201,7 +201,7 @@ def test_the_first_by_name_speaks_for_all_of_the_same_code_unless_another_won_be
     plan = {made.name: made.plan for made in ALL}
     alike = [name for name in alike if plan[name] == plan[alike[0]]]
     device = FakeTuningDevice(lambda made: 5.0 if made.name in alike else 20.0)
-    outcome = tuned(device, trials, FakeFarm(same=same), options=Options(random))
+    outcome = tuned(device, trials, FakeFarm(same=same), options=Options(Climb))
     assert won(outcome) == min(alike)
     line = winner_of(outcome, device, "fake 1.0", {})
     assert line.evidence["samples"] == outcome.finals.rounds if outcome.finals else 0

@@ -59,7 +59,7 @@ def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeTuningDevice, ho
     "options",
     [("--verify", "--frozen"), ("--shape", "4x4", "--class", "any size"),
      ("--class", "large"), ("--alignment", "3"), ("--frozen", "--budget", "5"),
-     ("--verify", "--search", "random"), ("--compiler", "clang"), ("--verify", "--alignment", "4"),
+     ("--verify", "--prune", "all"), ("--compiler", "clang"), ("--verify", "--alignment", "4"),
      ("--frozen", "--compiler", "nvcc"), ("--stale", "--frozen"), ("--stale", "--shape", "4x4")],
 )  # fmt: skip
 def test_options_that_make_no_sense_together_are_refused(options: tuple[str, ...], home: Path) -> None:
