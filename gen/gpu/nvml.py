@@ -91,6 +91,13 @@ class Nvml:
             return None
         return Clocks(int(sm), int(memory), tuple(text for bit, text in _REASONS.items() if bits & bit))
 
+    def joules(self) -> float | None:
+        """What the GPU has used since its driver was loaded; None where NVML does not tell."""
+        try:
+            return float(self._library.nvmlDeviceGetTotalEnergyConsumption(self._gpu)) / 1000
+        except self._library.NVMLError:
+            return None
+
     def close(self) -> None:
         """Lets NVML go."""
         with suppress(self._library.NVMLError):

@@ -56,6 +56,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Any:
     made.nvmlDeviceGetComputeRunningProcesses, made.nvmlDeviceGetGraphicsRunningProcesses = compute, graphics
     made.nvmlDeviceGetClockInfo = lambda _, kind: {1: 1980, 2: 2619}[kind]
     made.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _: 0x4 | 0x20
+    made.nvmlDeviceGetTotalEnergyConsumption = lambda _: made.millijoules
     monkeypatch.setitem(sys.modules, "pynvml", made)
     return made
 
@@ -122,6 +123,17 @@ def test_clocks_come_with_the_reasons_why_they_are_low(library: Any) -> None:
 
     library.nvmlDeviceGetClockInfo = refuse
     assert Nvml("GPU-1").clocks() is None
+
+
+def test_energy_is_told_in_joules(library: Any) -> None:
+    library.millijoules = 12_500
+    assert Nvml("GPU-1").joules() == 12.5
+
+    def refuse(_: object) -> int:
+        raise NVMLError("Not Supported")
+
+    library.nvmlDeviceGetTotalEnergyConsumption = refuse
+    assert Nvml("GPU-1").joules() is None
 
 
 @pytest.mark.usefixtures("library")
