@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         vector_norm,
     )
     from gen.runtime.load import choose, load, remember, tune
+    from gen.runtime.processes import join
     from gen.runtime.tuning import frozen, tuning
 
 __version__ = "0.1.0"
@@ -55,6 +56,7 @@ __all__ = [
     "count_nonzero",
     "fields",
     "frozen",
+    "join",
     "laplace",
     "load",
     "matrix_transpose",
@@ -94,6 +96,7 @@ _HOMES = {
     "fields": "gen.families.system",
     "scalars": "gen.families.system",
     "frozen": "gen.runtime.tuning",
+    "join": "gen.runtime.processes",
     "laplace": "gen.functions",
     "load": "gen.runtime.load",
     "matrix_transpose": "gen.functions",

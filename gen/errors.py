@@ -100,3 +100,7 @@ class DeviceError(GenError):
 
 class RunError(GenError):
     """A kernel that broke a rule while it ran: an access out of bounds, a barrier not reached by all."""
+
+
+class ProcessError(GenError):
+    """One of several processes that compute together has died, or does something else than the others."""

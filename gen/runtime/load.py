@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,6 +23,7 @@ from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Choice, Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
 from gen.runtime.loader import Loader, text_of
+from gen.runtime.processes import Processes
 from gen.runtime.sharded import check_distinct
 from gen.runtime.sharded_kernel import ShardedKernel
 from gen.runtime.sharded_reduction import ShardedReduction, final_spec
@@ -54,6 +56,7 @@ def load(  # type: ignore[overload-overlap]
     home: Path | str | None = None,
     tune: float | str | None = None,
     devices: Sequence[int | Peer],
+    processes: Processes | None = None,
     shared: bool = False,
 ) -> ShardedReduction: ...
 
@@ -65,6 +68,7 @@ def load(  # type: ignore[overload-overlap]
     home: Path | str | None = None,
     tune: float | str | None = None,
     devices: Sequence[int | Peer],
+    processes: Processes | None = None,
     shared: bool = False,
 ) -> ShardedTranspose: ...
 
@@ -76,6 +80,7 @@ def load(
     home: Path | str | None = None,
     tune: float | str | None = None,
     devices: Sequence[int | Peer],
+    processes: Processes | None = None,
     shared: bool = False,
     grid: Sequence[int] | None = None,
     steps_per_exchange: int | None = None,
@@ -90,6 +95,7 @@ def load(
     home: Path | str | None = None,
     tune: float | str | None = None,
     devices: Any = None,
+    processes: Any = None,
     shared: Any = False,
     grid: Any = None,
     steps_per_exchange: Any = None,
@@ -109,6 +115,7 @@ def load(
         devices: of each rank: GPUs by number, or opened, or those of a `gen.runtime.simulated.Machine`. Then the kernel
             is one of sharded arrays, for stencils, systems, whole reductions and transposes. What follows is for such
             a kernel alone.
+        processes: those that `gen.join` gives, which all load the same at once: each has a rank, on one device.
         shared: whether several ranks may share a device, which then is named several times.
         grid: ranks along each axis, `(2, 4)`; all along the first one if None.
         steps_per_exchange: time steps between two exchanges of cells; chosen by the sizes of a call if None.
@@ -130,6 +137,10 @@ def load(
                 raise ArgumentError(name, "must not be given with devices", given, next_step="Leave it out")
         opened = [_peer(one, folder) for one in devices]
         check_distinct(opened, shared=shared)
+        if processes is not None:
+            opened = _of_processes(
+                opened, processes, f"{family.name_of(meant)}, {grid=}, {steps_per_exchange=}", folder
+            )
         kernels = {one: kernel_of(family, meant, one, folder, tune=budget) for one in dict.fromkeys(opened)}
         if isinstance(meant, ReductionSpec | TransposeSpec):
             for name, given in (("grid", grid), ("steps_per_exchange", steps_per_exchange)):
@@ -138,11 +149,16 @@ def load(
                     raise ArgumentError(name, rule, given, next_step="Leave it out")
         if isinstance(meant, ReductionSpec):
             final = kernel_of(family, final_spec(family.name_of(meant), meant), opened[0], folder, tune=budget)
-            return ShardedReduction(family, meant, kernels, final, opened)
+            return ShardedReduction(family, meant, kernels, final, opened, processes)
         if isinstance(meant, TransposeSpec):
-            return ShardedTranspose(family, meant, kernels, opened)
-        return ShardedKernel(family, meant, kernels, opened, grid, steps_per_exchange)
-    for name, value in (("shared", shared or None), ("grid", grid), ("steps_per_exchange", steps_per_exchange)):
+            return ShardedTranspose(family, meant, kernels, opened, processes)
+        return ShardedKernel(family, meant, kernels, opened, grid, steps_per_exchange, processes)
+    for name, value in (
+        ("processes", processes),
+        ("shared", shared or None),
+        ("grid", grid),
+        ("steps_per_exchange", steps_per_exchange),
+    ):
         if value is not None:
             raise ArgumentError(name, "must come with devices", value, next_step="Say devices=[0, 1], or leave it out")
     if shape is None and runtime_parameters:
@@ -309,6 +325,17 @@ def _peer(device: object, home: Path) -> Peer:
     found = _loader(device, home).device
     assert isinstance(found, Peer)
     return found
+
+
+def _of_processes(opened: Sequence[Peer], processes: Processes, what: str, home: Path) -> list[Peer]:
+    """The device of this process, for each rank. Raises ProcessError, in all processes, unless they load the same."""
+    if len(opened) > 1:
+        rule = "must name one in each of several processes"
+        raise DeviceError("devices", rule, len(opened), next_step="Start a process for each of them")
+    choices = sorted((one.device, one.spec, one.shape, one.variant) for one in winners_of(home))
+    digest = sha256(repr(choices).encode()).hexdigest()[:12]
+    processes.agree(f"{what}, on {opened[0].name}, choosing by tuned.json {digest}")
+    return [opened[0]] * processes.size
 
 
 def _device_number(device: object) -> int:

@@ -7,23 +7,27 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, count
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from gen.dtypes import DType
-from gen.errors import ArgumentError, RunError, ShapeError
+from gen.errors import ArgumentError, GenError, ShapeError
 from gen.families.base import Array
 from gen.families.extents import dense_strides
 from gen.families.stencil.split import Box, Cuts, boxes_of, cuts_of, even_cuts, extents_of_box
-from gen.gpu.device import LEGACY_STREAM, Peer, Rows, Stream
+from gen.gpu.device import LEGACY_STREAM, Memory, Peer, Rows, Stream
 from gen.runtime.arrays import DeviceArray, Given, Kind, Shape, read, stream_of
+from gen.runtime.processes import Processes
+from gen.runtime.transport import transport_of
 
 log = logging.getLogger("gen")
 _lock = threading.Lock()
+_elsewhere = count(1 << 56, 1 << 48)  # addresses, as aligned as those of memory
 _streams: weakref.WeakKeyDictionary[Peer, list[tuple[Stream, Stream]]] = weakref.WeakKeyDictionary()
 
 
@@ -32,14 +36,28 @@ class Rank:
     """One of those that share the work; several may share a device.
 
     Attributes:
-        device: where it computes.
-        main: the stream on which its arrays are written and read.
+        device: where it computes; for a rank of another process, the device of this one.
+        main: the stream on which its arrays are written and read; for a rank of another process, on which what it sends
+            is received.
         rim: the urgent stream, for what others wait for.
+        processes: those that share the work, one rank each; None if all ranks are of this process.
+        number: of the process.
     """
 
     device: Peer
     main: Stream
     rim: Stream
+    processes: Processes | None = None
+    number: int = 0
+
+    @property
+    def here(self) -> bool:
+        """Whether it is of this process."""
+        return self.processes is None or self.processes.rank == self.number
+
+    def allocate(self, size: int) -> Memory:
+        """Memory of its device, which is current; for a rank of another process an address alone."""
+        return self.device.allocate(size) if self.here else Elsewhere(size)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -51,6 +69,17 @@ class Rank:
             self.device.leave(entered)
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """Memory of another process: its address tells it from others, and nothing reads or writes it here."""
+
+    size: int
+    address: int = field(default_factory=lambda: next(_elsewhere))
+
+    def free(self) -> None:
+        """Does nothing."""
+
+
 class ShardedArray:
     """An array whose elements lie on several devices.
 
@@ -59,9 +88,10 @@ class ShardedArray:
         dtype: NumPy's.
         ranks: who has the elements.
         cuts: which of them: along each axis where the elements of the ranks begin, and last the extent.
-        slices: the same for each rank, as an index of the whole.
         held: where those of each rank lie.
-        shards: the elements of each rank; other libraries use their memory by DLPack or `__cuda_array_interface__`.
+        shards: the elements of each rank of this process; other libraries use their memory by DLPack or
+            `__cuda_array_interface__`.
+        slices: which these are, as indices of the whole.
     """
 
     def __init__(self, ranks: tuple[Rank, ...], cuts: Cuts, dtype: np.dtype[Any]) -> None:
@@ -79,27 +109,46 @@ class ShardedArray:
         self.dtype = dtype
         self.ranks, self.cuts = ranks, cuts
         boxes = boxes_of(cuts)
-        self.slices = tuple(tuple(slice(*along) for along in box) for box in boxes)
-        self.shards = tuple(_allocated(rank, box, dtype) for rank, box in zip(ranks, boxes, strict=True))
+        here = [(rank, box) for rank, box in zip(ranks, boxes, strict=True) if rank.here]
+        self.slices = tuple(_index(box) for _, box in here)
+        self.shards = tuple(_allocated(rank, box, dtype) for rank, box in here)
+        mine = iter(self.shards)
         self.held = tuple(
-            Held(shard.address, box, dtype.itemsize) for shard, box in zip(self.shards, boxes, strict=True)
+            Held(next(mine).address if rank.here else next(_elsewhere), box, dtype.itemsize)
+            for rank, box in zip(ranks, boxes, strict=True)
         )
 
     def gather(self) -> Array:
-        """A copy as a NumPy array; waits until the content is there."""
+        """A copy as a NumPy array, in each process; waits until the content is there.
+
+        Raises:
+            ProcessError: one of several processes has died.
+        """
         whole: Array = np.empty(self.shape, self.dtype)
         for cells, shard in zip(self.slices, self.shards, strict=True):
             whole[cells] = shard.numpy()
+        processes = self.ranks[0].processes
+        if processes is not None:
+            processes.check()  # else what this one has may not be what was asked for
+            own = whole[self.slices[0]].tobytes()
+            for other in processes.others:
+                processes.send(other, own)
+            for other in processes.others:
+                shape = extents_of_box(self.held[other].box)
+                came = processes.receive(other, prod(shape) * self.dtype.itemsize)
+                whole[_index(self.held[other].box)] = np.frombuffer(came, self.dtype).reshape(shape)
         return whole
 
     def synchronize(self) -> None:
-        """Waits until the content is there."""
+        """Waits until the content is there. Raises ProcessError if one of several processes has died."""
         for rank in self.ranks:
             with rank.current():
                 rank.device.synchronize(rank.main.handle)
+            if rank.processes is not None:
+                rank.processes.check()
 
     def __repr__(self) -> str:
-        return f"ShardedArray(shape={self.shape}, dtype={self.dtype}, shards={len(self.shards)})"
+        return f"ShardedArray(shape={self.shape}, dtype={self.dtype}, shards={len(self.ranks)})"
 
 
 @dataclass(frozen=True)
@@ -134,6 +183,10 @@ class Held:
         return Given(Kind.OTHER, self.address, shape, strides, dtype, True, device, None, None)
 
 
+def _index(box: Box) -> tuple[slice, ...]:
+    return tuple(slice(*along) for along in box)
+
+
 def _allocated(rank: Rank, box: Box, dtype: np.dtype[Any]) -> DeviceArray:
     with rank.current():
         return DeviceArray(extents_of_box(box), dtype, rank.device, rank.main.handle)
@@ -150,7 +203,8 @@ class Scattering:
     """
 
     def __init__(
-        self, name: str, devices: Sequence[Peer], dtype: DType, grid: tuple[int, ...], axes: tuple[str, ...] | None
+        self, name: str, devices: Sequence[Peer], dtype: DType, grid: tuple[int, ...], axes: tuple[str, ...] | None,
+        processes: Processes | None,
     ) -> None:  # fmt: skip
         """Makes streams, and lets the devices reach each other.
 
@@ -160,8 +214,10 @@ class Scattering:
             dtype: of the elements.
             grid: ranks along each axis.
             axes: names of the axes that an array must have; None: one or more.
+            processes: those that share the work, one rank each; None if all ranks are of this process.
         """
-        self.spec, self.dtype, self.grid, self.ranks = name, dtype.numpy, grid, _ranks_of(devices)
+        self.spec, self.dtype, self.grid, self.ranks = name, dtype.numpy, grid, _ranks_of(devices, processes)
+        self._transport = None if processes is None else transport_of(processes, devices[0])
         self._lock = threading.RLock()
         self._elements, self._axes = dtype, axes
         self._apart: set[frozenset[Peer]] = set()
@@ -190,14 +246,33 @@ class Scattering:
     def forget_unused(self) -> None:
         """Waits for every rank, and gives back what is kept between calls."""
         for rank in self.ranks:
-            with rank.current(), suppress(RunError):  # after a failed launch the driver answers nothing any more
+            with rank.current(), suppress(GenError):  # after a failed launch the driver answers nothing any more
                 rank.device.synchronize(rank.rim.handle)
                 rank.device.synchronize(rank.main.handle)
         self.forget()
 
-    def reaches(self, one: Peer, other: Peer) -> bool:
-        """Whether kernels of a device can use the memory of another."""
-        return frozenset((one, other)) not in self._apart
+    def reaches(self, one: Rank, other: Rank) -> bool:
+        """Whether kernels of a rank can use the memory of another."""
+        here = one.here and other.here
+        return one is other or (here and frozenset((one.device, other.device)) not in self._apart)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Within it ranks copy; copies from process to process are queued where it ends."""
+        yield
+        if self._transport is not None:
+            with self.ranks[0].current():
+                self._transport.flush()
+
+    def copy(self, number: int, other: int, source: Rows, target: Rows, stream: int) -> None:
+        """Queues a copy from a rank to another on a stream of the first."""
+        sender, receiver = self.ranks[number], self.ranks[other]
+        if sender.here and receiver.here:
+            sender.device.copy_to(receiver.device, source, target, stream)
+        elif self._transport is not None and sender.here:
+            self._transport.send(other, source, stream)
+        elif self._transport is not None and receiver.here:
+            self._transport.receive(number, target, stream)
 
     def empty(
         self, shape: int | Sequence[int], extents: Sequence[Sequence[int]] | None = None, dtype: Any = None
@@ -285,7 +360,8 @@ class Scattering:
             raise ShapeError(name, f"must hold {dtype or self._elements.name} elements", array.dtype)
 
     def _upload(self, whole: Array, made: ShardedArray) -> None:
-        for rank, shard, cells in zip(self.ranks, made.shards, made.slices, strict=True):
+        here = (rank for rank in self.ranks if rank.here)
+        for rank, shard, cells in zip(here, made.shards, made.slices, strict=True):
             with rank.current():
                 rank.device.upload(shard.address, np.ascontiguousarray(whole[cells]))
 
@@ -299,9 +375,9 @@ class Scattering:
         stream = owner.main.handle
         with owner.current():
             owner.device.wait_for(stream, owner.device.mark(stream_of(given) or LEGACY_STREAM))
-            for place, box in enumerate(boxes_of(made.cuts)):
-                rows = whole.rows(box), made.held[place].rows(box)
-                owner.device.copy_to(self.ranks[place].device, *rows, stream)
+            for rank, held in zip(self.ranks, made.held, strict=True):
+                if rank.here:
+                    owner.device.copy_to(rank.device, whole.rows(held.box), held.rows(held.box), stream)
             owner.device.synchronize(stream)
 
     def _owner_of(self, given: Given) -> Rank:
@@ -314,7 +390,7 @@ class Scattering:
         raise ArgumentError("array", rule, "no memory of a GPU" if found is None else f"device {found}")
 
 
-def _ranks_of(devices: Sequence[Peer]) -> tuple[Rank, ...]:
+def _ranks_of(devices: Sequence[Peer], processes: Processes | None) -> tuple[Rank, ...]:
     """The ranks of devices: every kernel has the same, so that arrays of one are arrays of all."""
     counts: dict[Peer, int] = {}
     found = []
@@ -328,7 +404,7 @@ def _ranks_of(devices: Sequence[Peer]) -> tuple[Rank, ...]:
                     made.append((device.stream(), device.stream(urgent=True)))
                 finally:
                     device.leave(entered)
-        found.append(Rank(device, *made[place]))
+        found.append(Rank(device, *made[place], processes, 0 if processes is None else place))
     return tuple(found)
 
 

@@ -38,6 +38,7 @@ from gen.families.stencil.split import (
 from gen.families.system.spec import SystemSpec
 from gen.gpu.device import Mark, Memory, Peer, Rows, Stream
 from gen.runtime.kernel import Kernel
+from gen.runtime.processes import Processes
 from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count
 from gen.runtime.signature import Signature
 
@@ -146,7 +147,7 @@ class ShardedKernel(Scattering):
 
     def __init__(
         self, family: Family[Any], spec: Spec, kernels: Mapping[Peer, Kernel], devices: Sequence[Peer],
-        grid: Sequence[int] | None = None, steps_per_exchange: int | None = None,
+        grid: Sequence[int] | None = None, steps_per_exchange: int | None = None, processes: Processes | None = None,
     ) -> None:  # fmt: skip
         """Makes streams, and lets the devices reach each other.
 
@@ -157,6 +158,7 @@ class ShardedKernel(Scattering):
             devices: of each rank.
             grid: ranks along each axis; all along the first one if None.
             steps_per_exchange: time steps of a phase; chosen by the sizes of a call if None.
+            processes: those that share the work, one rank each; None if all ranks are of this process.
 
         Raises:
             ArgumentError: several devices take no such spec, there are other ranks in the grid, or a phase cannot have
@@ -174,7 +176,7 @@ class ShardedKernel(Scattering):
         self._signature = Signature(family, spec)
         self.inputs = tuple(operand.name for operand in self._signature.inputs)
         self.outputs = tuple(operand.name for operand in self._signature.outputs)
-        super().__init__(name, devices, spec.dtype, _checked_grid(spec, len(devices), grid), spec.axes)
+        super().__init__(name, devices, spec.dtype, _checked_grid(spec, len(devices), grid), spec.axes, processes)
         self._most = most_steps(spec, self.grid)
         self.steps_per_exchange = _checked_steps(steps_per_exchange, self._most)
         self._layouts: dict[tuple[Cuts, int], Layout] = {}
@@ -211,7 +213,7 @@ class ShardedKernel(Scattering):
         if steps == 0:
             for number, rank in enumerate(self.ranks):
                 with rank.current():
-                    for array, out in zip(inputs, outs, strict=False):
+                    for array, out in zip(inputs, outs, strict=False) if rank.here else ():
                         one, other = array.held[number], out.held[number]
                         rank.device.copy_to(rank.device, one.rows(one.box), other.rows(one.box), rank.main.handle)
             return
@@ -239,21 +241,26 @@ class ShardedKernel(Scattering):
 
     def _send(self, layout: Layout, inputs: Arrays | None) -> None:
         """Sends what rims of others need: of arrays, or, if None, of what the rims have computed."""
-        for number, (rank, sendings) in enumerate(zip(self.ranks, layout.sendings, strict=True)):
+        with self.together():
+            for number, (rank, sendings) in enumerate(zip(self.ranks, layout.sendings, strict=True)):
+                with rank.current():
+                    stream = rank.rim.handle
+                    for other in {sending.to: None for sending in sendings}:
+                        read_by_other = layout.progress[other].read
+                        if read_by_other is not None:
+                            rank.device.wait_for(stream, read_by_other)
+                    for sending in sendings:
+                        rows = inputs[sending.field].held[number].rows(sending.cells) if inputs else sending.computed
+                        if rows is not None:
+                            self.copy(number, sending.to, rows, sending.target, stream)
+        for rank, progress in zip(self.ranks, layout.progress, strict=True):
             with rank.current():
-                stream = rank.rim.handle
-                for other in {sending.to: None for sending in sendings}:
-                    read_by_other = layout.progress[other].read
-                    if read_by_other is not None:
-                        rank.device.wait_for(stream, read_by_other)
-                for sending in sendings:
-                    rows = inputs[sending.field].held[number].rows(sending.cells) if inputs else sending.computed
-                    if rows is not None:
-                        rank.device.copy_to(self.ranks[sending.to].device, rows, sending.target, stream)
-                layout.progress[number].sent = rank.device.mark(stream)
+                progress.sent = rank.device.mark(rank.rim.handle)
 
     def _compute(self, layout: Layout, call: _Call) -> None:
         for number, (rank, share) in enumerate(zip(self.ranks, layout.shares, strict=True)):
+            if not rank.here:
+                continue
             with rank.current():
                 self._compute_rims(layout, number, call)
                 if share.inside is not None:
@@ -339,7 +346,7 @@ class ShardedKernel(Scattering):
         size, inputs = self._spec.dtype.size, len(self.inputs)
         with rank.current():
             memory = tuple(
-                rank.device.allocate(size * prod(extents_of_box(part.cells))) for _ in (*self.inputs, *self.outputs)
+                rank.allocate(size * prod(extents_of_box(part.cells))) for _ in (*self.inputs, *self.outputs)
             )  # fmt: skip
         held = tuple(Held(one.address, part.cells, size) for one in memory)
         return Rim(part, held[:inputs], held[inputs:], memory)

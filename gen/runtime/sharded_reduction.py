@@ -23,6 +23,7 @@ from gen.families.reduction import ReductionSpec, reduction
 from gen.gpu.device import Mark, Memory, Peer, Rows
 from gen.runtime.arrays import DeviceArray, Given, Kind
 from gen.runtime.kernel import Kernel
+from gen.runtime.processes import Processes
 from gen.runtime.sharded import Rank, Scattering, ShardedArray
 
 UNITS = 64  # of an array, at most
@@ -100,7 +101,7 @@ class ShardedReduction(Scattering):
 
     def __init__(
         self, family: Family[Any], spec: ReductionSpec, kernels: Mapping[Peer, Kernel], final: Kernel,
-        devices: Sequence[Peer],
+        devices: Sequence[Peer], processes: Processes | None = None,
     ) -> None:  # fmt: skip
         """Makes streams, and lets the devices reach each other.
 
@@ -110,8 +111,9 @@ class ShardedReduction(Scattering):
             kernels: of each device.
             final: of the first device, for partial results.
             devices: of each rank.
+            processes: those that share the work, one rank each; None if all ranks are of this process.
         """
-        super().__init__(family.name_of(spec), devices, spec.dtype, (len(devices),), None)
+        super().__init__(family.name_of(spec), devices, spec.dtype, (len(devices),), None, processes)
         self._spec, self._kernels, self._final = spec, kernels, final
         self._layouts: dict[tuple[tuple[int, ...], ...], _Layout] = {}
 
@@ -122,7 +124,7 @@ class ShardedReduction(Scattering):
             array: split along its first axis alone.
 
         Returns:
-            The result, without axes, on the first device.
+            The result, without axes, on the first device, or on that of each process.
 
         Raises:
             GenError: the argument is not what the spec takes. Nothing was queued.
@@ -138,6 +140,10 @@ class ShardedReduction(Scattering):
                 units = len(layout.units)
                 self._queue(layout, 0, self._final, layout.slots.address, units, out.address, cached=False)
                 layout.read = first.device.mark(first.main.handle)
+                rows = Rows.of(out.address, self._spec.result.size)
+                with self.together():  # to every process: all have the stream of the first rank
+                    for number in range(1, len(self.ranks) if first.processes is not None else 0):
+                        self.copy(0, number, rows, rows, first.main.handle)
         return out
 
     def _reduce_units(self, layout: _Layout, array: ShardedArray) -> None:
@@ -172,7 +178,8 @@ class ShardedReduction(Scattering):
                 if room.read is not None:
                     sender.device.wait_for(sender.main.handle, room.read)
                 source = Rows.of(self._place(array, piece), size)
-                sender.device.copy_to(rank.device, source, target, sender.main.handle)
+                with self.together():
+                    self.copy(piece.rank, owner, source, target, sender.main.handle)
                 sent = sender.device.mark(sender.main.handle)
             with rank.current():
                 rank.device.wait_for(rank.main.handle, sent)
@@ -180,7 +187,7 @@ class ShardedReduction(Scattering):
     def _collect(self, layout: _Layout, counts: Sequence[int]) -> None:
         """Sends partial results to the first device, in the order of the units."""
         first, size, place = self.ranks[0], self._spec.result.size, 0
-        for rank, room, count in zip(self.ranks, layout.rooms, counts, strict=True):
+        for number, (rank, room, count) in enumerate(zip(self.ranks, layout.rooms, counts, strict=True)):
             if count:
                 source, target = (
                     Rows.of(at, count * size) for at in (room.slots.address, layout.slots.address + place)
@@ -188,7 +195,8 @@ class ShardedReduction(Scattering):
                 with rank.current():
                     if layout.read is not None:
                         rank.device.wait_for(rank.main.handle, layout.read)
-                    rank.device.copy_to(first.device, source, target, rank.main.handle)
+                    with self.together():
+                        self.copy(number, 0, source, target, rank.main.handle)
                     sent = rank.device.mark(rank.main.handle)
                 with first.current():
                     first.device.wait_for(first.main.handle, sent)
@@ -200,6 +208,8 @@ class ShardedReduction(Scattering):
     ) -> None:  # fmt: skip
         """Queues a call that reduces elements that follow each other."""
         rank = self.ranks[number]
+        if not rank.here:
+            return
         queue = layout.calls.get((source, elements, target)) if cached else None
         if queue is None:
             dtype = self._spec.dtype if kernel is not self._final else self._spec.result
@@ -232,13 +242,13 @@ class ShardedReduction(Scattering):
             rooms = tuple(self._made_room(rank, unit * self._row(array), len(units)) for rank in self.ranks)
             first = self.ranks[0]
             with first.current():
-                slots = first.device.allocate(len(units) * self._spec.result.size)
+                slots = first.allocate(len(units) * self._spec.result.size)
             self._layouts[array.cuts] = _Layout(units, rooms, slots)
         return self._layouts[array.cuts]
 
     def _made_room(self, rank: Rank, size: int, units: int) -> _Room:
         with rank.current():
-            return _Room(rank.device.allocate(size), rank.device.allocate(units * self._spec.result.size))
+            return _Room(rank.allocate(size), rank.allocate(units * self._spec.result.size))
 
     @override
     def forget(self) -> None:

@@ -21,6 +21,7 @@ from gen.families.transpose import TransposeSpec
 from gen.gpu.device import Memory, Peer, Rows
 from gen.runtime.arrays import Given, Kind
 from gen.runtime.kernel import Kernel
+from gen.runtime.processes import Processes
 from gen.runtime.sharded import Scattering, ShardedArray
 
 MOST_CALLS = 1024  # that are remembered
@@ -52,7 +53,8 @@ class ShardedTranspose(Scattering):
     """
 
     def __init__(
-        self, family: Family[Any], spec: TransposeSpec, kernels: Mapping[Peer, Kernel], devices: Sequence[Peer]
+        self, family: Family[Any], spec: TransposeSpec, kernels: Mapping[Peer, Kernel], devices: Sequence[Peer],
+        processes: Processes | None = None,
     ) -> None:  # fmt: skip
         """Makes streams, and lets the devices reach each other.
 
@@ -61,6 +63,7 @@ class ShardedTranspose(Scattering):
             spec: what is computed.
             kernels: of each device.
             devices: of each rank.
+            processes: those that share the work, one rank each; None if all ranks are of this process.
 
         Raises:
             ArgumentError: several devices take no such spec.
@@ -69,10 +72,10 @@ class ShardedTranspose(Scattering):
         if spec.axes != (1, 0) or spec.in_place:
             rule = "must turn a matrix, not in place, to be computed on several devices"
             raise ArgumentError(name, rule, next_step="Load it for one device: gen.load(spec, device=0)")
-        super().__init__(name, devices, spec.dtype, (len(devices), 1), ("rows", "cols"))
+        super().__init__(name, devices, spec.dtype, (len(devices), 1), ("rows", "cols"), processes)
         self._spec, self._kernels = spec, kernels
         self._calls: dict[tuple[int, _Block], Callable[[int], None]] = {}
-        self._rooms: dict[int, Memory] = {}  # of ranks, for blocks that are copied
+        self._rooms: dict[tuple[int, int], Memory] = {}  # of ranks, for blocks that are copied to others
 
     def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None) -> ShardedArray:
         """Turns a matrix.
@@ -110,14 +113,17 @@ class ShardedTranspose(Scattering):
         for rank in self.ranks:
             with rank.current():
                 free.append(rank.device.mark(rank.main.handle))
+        with self.together():
+            for number, rank in enumerate(self.ranks):
+                with rank.current():
+                    for other, mark in enumerate(free):
+                        if other != number:
+                            rank.device.wait_for(rank.main.handle, mark)
+                    for turn in range(len(self.ranks)):  # each begins with another, so that all links are busy
+                        self._store(array, out, number, (number + turn) % len(self.ranks))
         done = []
-        for number, rank in enumerate(self.ranks):
+        for rank in self.ranks:
             with rank.current():
-                for other, mark in enumerate(free):
-                    if other != number:
-                        rank.device.wait_for(rank.main.handle, mark)
-                for turn in range(len(self.ranks)):  # each begins with another, so that all links are busy
-                    self._store(array, out, number, (number + turn) % len(self.ranks))
                 done.append(rank.device.mark(rank.main.handle))
         for number, rank in enumerate(self.ranks):
             with rank.current():
@@ -133,19 +139,21 @@ class ShardedTranspose(Scattering):
         source = array.held[number].address + low * size
         place = out.held[other].address + first * out_size
         block = _Block(source, place, end - first, high - low, array.shape[1], out.shape[1])
-        if self.reaches(rank.device, target.device):
+        if self.reaches(rank, target):
             self._queue(number, block, array, out)
             return
-        room = self._room(number, block.rows * block.cols * out_size)
+        room = self._room(number, other, block.rows * block.cols * out_size)
         packed = _Block(source, room.address, block.rows, block.cols, block.in_pitch, block.rows)
         self._queue(number, packed, array, out)
         row, pitch = block.rows * out_size, out.shape[1] * out_size
         places = (room.address, row), (place, pitch)
         packed_rows, rows = (Rows(address, 1, block.cols, row, apart, block.cols) for address, apart in places)
-        rank.device.copy_to(target.device, packed_rows, rows, rank.main.handle)
+        self.copy(number, other, packed_rows, rows, rank.main.handle)
 
     def _queue(self, number: int, block: _Block, array: ShardedArray, out: ShardedArray) -> None:
         rank = self.ranks[number]
+        if not rank.here:
+            return
         queue = self._calls.get((number, block))
         if queue is None:
             given = {
@@ -158,10 +166,10 @@ class ShardedTranspose(Scattering):
             self._calls[number, block] = queue
         queue(rank.main.handle)
 
-    def _room(self, number: int, size: int) -> Memory:
-        if number not in self._rooms or self._rooms[number].size < size:
-            self._rooms[number] = self.ranks[number].device.allocate(size)
-        return self._rooms[number]
+    def _room(self, number: int, other: int, size: int) -> Memory:
+        if (number, other) not in self._rooms or self._rooms[number, other].size < size:
+            self._rooms[number, other] = self.ranks[number].allocate(size)
+        return self._rooms[number, other]
 
     @override
     def forget(self) -> None:

@@ -92,7 +92,7 @@ MUTANTS = {
     "rows go to the first columns": ("+ first * out_size", "+ 0 * out_size"),
     "rows follow each other as in the block": ("array.shape[1], out.shape[1])", "array.shape[1], end - first)"),
     "blocks go to the neighbour": ("(number + turn) % len(self.ranks))", "(number + turn) % 2)"),
-    "devices without a way use each other's memory": ("if self.reaches(rank.device, target.device):", "if True:"),
+    "devices without a way use each other's memory": ("if self.reaches(rank, target):", "if True:"),
     "blocks are copied without a pitch": ("row, pitch = block.rows * out_size, out.shape[1] * out_size",
                                           "row = pitch = block.rows * out_size"),
 }  # fmt: skip

@@ -1,0 +1,496 @@
+"""Several processes that compute together: threads play most of them; a few are real, and one of these is killed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from ctypes import string_at
+from pathlib import Path
+from queue import Queue
+from threading import Event, local
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gen
+from gen.errors import ArgumentError, DeviceError, GenError, ProcessError
+from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.oracle import expected
+from gen.runtime import processes as connections
+from gen.runtime import transport
+from gen.runtime.processes import Processes
+from gen.runtime.simulated import Machine
+from tests.fakes import OracleRunner
+from tests.sharding import changed, computed_on, drawn, drawn_system, right, same
+
+HEAT = Stencil.catalogue[0]
+CELLS = np.random.default_rng(1).integers(-9, 10, (700, 5)).astype(np.float32)
+WORKER = Path(__file__).parent.parent / "process.py"
+
+
+def free_address() -> str:
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def together(count: int, work: Callable[[Processes], Any]) -> list[Any]:
+    """What each of several processes gives, or its error; a thread plays each."""
+    address = free_address()
+
+    def run(rank: int) -> Any:
+        processes = gen.join(address, rank=rank, size=count, seconds=20)
+        try:
+            return work(processes)
+        except GenError as error:
+            return error
+        finally:
+            processes.close()
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, range(count)))
+
+
+def with_processes(processes: Processes, load: Any = gen.load) -> Any:
+    def loaded(*arguments: Any, **named: Any) -> Any:
+        return load(*arguments, **{**named, "processes": processes})
+
+    return loaded
+
+
+def device(seed: int) -> Any:
+    return Machine(seed=seed, runner=OracleRunner()).devices(1)[0]
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(8), pytest.param(range(8, 120), marks=pytest.mark.exhaustive)], ids=("few", "many")
+)
+def test_stencils_and_systems_have_the_bits_of_one_device(seeds: range) -> None:
+    for seed in seeds:
+        for problem in (drawn(seed), drawn_system(seed)):
+            wanted = right(problem)
+
+            def work(processes: Processes, problem: Any = problem, seed: int = seed) -> list[Any]:
+                return computed_on([device(seed + processes.rank)], problem, with_processes(processes))
+
+            for found in together(int(np.prod(problem.grid)), work):
+                assert not isinstance(found, GenError), found
+                assert same(found, wanted), f"seed {seed}, {problem.spec}"
+
+
+def sums_and_transposes(load: Any = gen.load) -> list[tuple[list[float], list[Any]]]:
+    """In each of three processes: sums of two arrays that are split in two ways, and two matrices, turned."""
+
+    def work(processes: Processes) -> tuple[list[float], list[Any]]:
+        devices, loaded = [device(processes.rank)], with_processes(processes, load)
+        total = loaded(gen.reduction("sum", "float32"), devices=devices)
+        turn = loaded(gen.permutation((1, 0), "float32"), devices=devices)
+        arrays = [total.scatter(CELLS), total.scatter(CELLS + 1, [(100, 350, 250), (5,)])]
+        sums = [float(one.numpy()) for one in [total(array) for array in arrays]]
+        return sums, [turn(turn.scatter(one)).gather() for one in (CELLS, CELLS[:9])]
+
+    return together(3, work)
+
+
+def are_right(found: list[Any]) -> bool:
+    wanted = [float(CELLS.sum()), float(CELLS.sum()) + CELLS.size]
+    return all(
+        not isinstance(one, GenError) and one[0] == wanted and same(one[1], [CELLS.T.copy(), CELLS[:9].T.copy()])
+        for one in found
+    )
+
+
+def test_reductions_and_transposes_do_too() -> None:
+    assert are_right(sums_and_transposes())
+
+
+CORNERS = StencilSpec("corners", (0.25, 0, -0.5, 0, 0.375, 0, 0.5, 0, 0.125), boundary="wrap")
+SQUARE = np.random.default_rng(2).random((12, 14), np.float32)
+
+
+def stepped(load: Any = gen.load, spec: StencilSpec = CORNERS) -> list[Any]:
+    """In each of four processes, each with a quarter of a domain, eight steps."""
+
+    def work(processes: Processes) -> Any:
+        kernel = with_processes(processes, load)(
+            spec, devices=[device(processes.rank)], grid=(2, 2), steps_per_exchange=2
+        )
+        return kernel(kernel(kernel.scatter(SQUARE), steps=5), steps=3).gather()
+
+    return together(4, work)
+
+
+def all_stepped(found: list[Any]) -> bool:
+    wanted = expected(CORNERS, SQUARE, 8).value.tobytes()
+    return all(not isinstance(one, GenError) and one.tobytes() == wanted for one in found)
+
+
+MUTANTS = {
+    "rows-are-sent-with-what-lies-between-them": (
+        "transport",
+        "if source.contiguous:",
+        "if True:",
+    ),
+    "rows-come-without-what-lies-between-them": (
+        "transport",
+        "target if target.contiguous else",
+        "target if True else",
+    ),
+    "the-host-does-not-wait-for-what-it-sends": (
+        "transport",
+        "self._device.synchronize(stream)",
+        "pass",
+    ),
+    "what-came-is-not-unpacked": (
+        "transport",
+        "if room is not target:",
+        "if False:",
+    ),
+    "rows-of-all-streams-share-a-room": (
+        "transport",
+        "self._rooms[rows, stream].address, rows",
+        "next(iter(self._rooms.values())).address, rows",
+    ),
+    "a-rim-does-not-wait-for-what-comes": (
+        "sharded_kernel",
+        "_wait_for(rank, stream, layout.progress[owner].sent)",
+        "pass",
+    ),
+    "copies-are-marked-before-they-are-queued": (
+        "sharded_kernel",
+        "progress.sent = rank.device.mark(rank.rim.handle)",
+        "progress.sent = progress.sent or rank.device.mark(rank.rim.handle)",
+    ),
+    "the-first-process-alone-has-a-sum": (
+        "sharded_reduction",
+        "for number in range(1, len",
+        "for number in range(len(self.ranks) - 1, len",
+    ),
+    "blocks-for-several-processes-share-a-room": (
+        "sharded_transpose",
+        "self._room(number, other, ",
+        "self._room(number, number, ",
+    ),
+    "columns-are-read-before-they-have-come": (
+        "sharded_transpose",
+        "in enumerate(done):",
+        "in ():",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*list(MUTANTS)[:2], *(pytest.param(one, marks=pytest.mark.exhaustive) for one in list(MUTANTS)[2:])]
+)
+def test_every_mutant_of_an_exchange_is_caught(name: str) -> None:
+    module, old, new = MUTANTS[name]
+    load = changed(f"runtime.{module}", old, new)
+    caught = not all_stepped(stepped(load)) if module in ("transport", "sharded_kernel") else False
+    assert caught or not are_right(sums_and_transposes(load))
+
+
+class FakeNccl:
+    """NCCL as far as it is used: threads play processes, and the memory of a GPU is the host's."""
+
+    def __init__(self) -> None:
+        self.own = local()  # the device of a thread, and what its group holds
+        self.sent: dict[tuple[int, int], Queue[bytes]] = defaultdict(Queue)
+        self.UniqueId = SimpleNamespace(from_bytes=bytes)
+        self.Communicator = self
+        self.aborted = 0
+
+    def get_unique_id(self) -> bytes:
+        return b"the same"
+
+    def init(self, size: int, rank: int, number: bytes) -> Any:
+        assert number == b"the same"
+        assert rank in range(size)
+        self.own.rank = rank
+        return self
+
+    def abort(self) -> None:
+        self.aborted += 1
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        self.own.asked = []
+        yield
+        device = self.own.device
+        for sends, address, size, other, stream in sorted(self.own.asked, key=lambda one: not one[0]):
+            if sends:
+                device.synchronize(stream)
+                self.sent[self.own.rank, other].put(string_at(address, size))
+            else:
+                content = np.frombuffer(self.sent[other, self.own.rank].get(timeout=20), np.uint8)
+                assert content.size == size
+                device.upload(address, content, stream)
+
+    def send(self, buffer: Any, peer: int, *, stream: int) -> None:
+        self._ask(True, buffer, peer, stream)
+
+    def recv(self, buffer: Any, peer: int, *, stream: int) -> None:
+        self._ask(False, buffer, peer, stream)
+
+    def _ask(self, sends: bool, buffer: Any, peer: int, stream: int) -> None:
+        seen = buffer.__cuda_array_interface__
+        assert (seen["typestr"], seen["strides"]) == ("|u1", None)
+        self.own.asked.append((sends, seen["data"][0], seen["shape"][0], peer, stream))
+
+
+@pytest.fixture
+def nccl(monkeypatch: pytest.MonkeyPatch) -> FakeNccl:
+    fake = FakeNccl()
+    monkeypatch.setitem(sys.modules, "nccl", SimpleNamespace(core=fake))
+    monkeypatch.setitem(sys.modules, "nccl.core", fake)
+    return fake
+
+
+def test_nccl_copies_what_hosts_would(nccl: FakeNccl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(processes: Processes, device: Any) -> transport.Transport:
+        nccl.own.device = device
+        return transport.NcclTransport(processes, device)
+
+    monkeypatch.setattr(transport, "_made", made)
+    assert all_stepped(stepped())
+
+
+def test_nccl_takes_over_where_each_process_has_it_and_a_gpu(
+    nccl: FakeNccl, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu: Any = SimpleNamespace(index=0)
+
+    def kinds(versions: list[str | None], gpus: list[str]) -> list[str]:
+        def work(processes: Processes) -> str:
+            nccl.own.rank = processes.rank
+            return type(transport._made(processes, gpu)).__name__
+
+        monkeypatch.setattr(transport, "_nccl_version", lambda: versions[nccl.own.rank])
+        monkeypatch.setattr(transport, "find_gpu", lambda _: SimpleNamespace(uuid=gpus[nccl.own.rank]))
+        return [str(one) for one in together(2, work)]
+
+    assert kinds(["2.30", "2.30"], ["a", "b"]) == ["NcclTransport"] * 2
+    assert caplog.text == ""
+    assert kinds(["2.30", "2.30"], ["a", "a"]) == ["Transport"] * 2
+    assert "through the host's memory: several share a GPU, and NCCL_MULTI_RANK_GPU_ENABLE is not 1" in caplog.text
+    assert kinds(["2.30", None], ["a", "b"]) == ["Transport"] * 2
+    assert "not all of them have a GPU, and NCCL: pip install" in caplog.text
+    said = "All processes must have the same version of NCCL (got 2.30, 2.29)"
+    assert kinds(["2.30", "2.29"], ["a", "b"]) == [said] * 2
+    monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
+    assert kinds(["2.30", "2.30"], ["a", "a"]) == ["NcclTransport"] * 2
+
+
+def test_what_nccl_refuses_is_said_and_a_death_ends_its_kernels(
+    nccl: FakeNccl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise RuntimeError("unhandled system error")
+
+    made = transport.NcclTransport(Processes(0, {}), device(0))
+    processes = made._processes
+    monkeypatch.setattr(nccl, "init", refused)
+    with pytest.raises(ProcessError, match=r"NCCL must connect all processes \(got unhandled system error\)"):
+        transport.NcclTransport(processes, device(0))
+    processes._fail(3)
+    assert nccl.aborted == 1
+    with pytest.raises(ProcessError, match="Process 3 must not die while others compute with it"):
+        made.flush()
+
+
+def test_each_process_has_the_shard_of_its_rank_alone() -> None:
+    def work(processes: Processes) -> tuple[Any, Any]:
+        kernel = gen.load(HEAT, devices=[device(0)], processes=processes)
+        array = kernel.empty((10, 4), [(3, 7), (4,)])
+        (shard,), (where,) = array.shards, array.slices
+        np.from_dlpack(shard)[...] = processes.rank
+        array.synchronize()
+        return where, kernel(array, steps=0).gather()
+
+    for rank, (where, whole) in enumerate(together(2, work)):
+        assert where == ((slice(0, 3), slice(3, 10))[rank], slice(0, 4))
+        assert np.array_equal(whole, np.repeat([0, 1], (3, 7))[:, None] * np.ones((1, 4)))
+
+
+def test_processes_that_load_different_specs_are_told() -> None:
+    def work(processes: Processes) -> Any:
+        steps = 2 + processes.rank // 2
+        return gen.load(HEAT, devices=[device(0)], processes=processes, steps_per_exchange=steps)
+
+    for error in together(3, work):
+        assert isinstance(error, ProcessError)
+        assert "Process 2 must load the same as process 0" in str(error)
+    with pytest.raises(DeviceError, match=r"must name one in each of several processes \(got 2\)"):
+        gen.load(HEAT, devices=Machine().devices(2), processes=Processes(0, {}))
+    unasked: Any = gen.load
+    with pytest.raises(ArgumentError, match="processes must come with devices"):
+        unasked(HEAT, processes=Processes(0, {}))
+
+
+def test_those_that_make_other_calls_are_told() -> None:
+    def work(processes: Processes) -> Any:
+        kernel = gen.load(HEAT, devices=[device(0)], processes=processes, steps_per_exchange=1)
+        kernel(kernel.scatter(np.ones((8, 5 + processes.rank), np.float32)), steps=3)
+
+    assert any("must make the same calls as process" in str(error) for error in together(2, work))
+
+
+def test_one_that_has_ended_is_named_by_those_that_wait_for_it() -> None:
+    def work(processes: Processes) -> Any:
+        kernel = gen.load(HEAT, devices=[device(0)], processes=processes)
+        if processes.rank < 2:
+            kernel.scatter(np.ones((8, 5), np.float32)).gather()
+
+    assert "Process 2 has ended, and process 0 waits for it" in str(together(3, work)[0])
+
+
+@pytest.mark.parametrize("changed", [{"gen": "0.0.1"}, {"rank": 7}, {"size": 3}, {"rank": 0}], ids=str)
+def test_other_versions_and_other_numbers_are_refused(changed: dict[str, Any], monkeypatch: Any) -> None:
+    say = connections._say
+
+    def said(link: Any, words: Any) -> None:
+        say(link, {**words, **changed} if "gen" in words else words)
+
+    monkeypatch.setattr(connections, "_say", said)
+    address = free_address()
+    with ThreadPoolExecutor(2) as threads:
+        made = [threads.submit(gen.join, address, rank=rank, size=2, seconds=20) for rank in range(2)]
+        errors = [one.exception() for one in made]
+    for error in errors:
+        assert isinstance(error, ProcessError)
+        assert str(error).startswith("All processes must come, each once, with the same version (got process ")
+
+
+def test_those_that_do_not_come_are_named_and_strangers_are_sent_away() -> None:
+    address = free_address()
+    host, port = address.split(":")
+    with ThreadPoolExecutor(1) as threads:
+        made = threads.submit(gen.join, address, rank=0, size=3, seconds=1)
+        for word in (b"GET / HTTP/1.0\r\n\r\n", b""):
+            for _ in range(100):
+                try:
+                    with socket.create_connection((host, int(port))) as link:
+                        link.sendall(word)
+                        break
+                except OSError:
+                    time.sleep(0.01)
+        assert "processes [1, 2] did not come in time" in str(made.exception())
+    with pytest.raises(ProcessError, match=rf"Another process must listen at {address}"):
+        gen.join(address, rank=1, size=2, seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "must be an address, or a group of torch.distributed or mpi4py"),
+        ({"group": 3}, "must be an address, or a group of torch.distributed or mpi4py"),
+        ({"group": "here"}, "must be HOST:PORT"),
+        ({"group": "here:80", "rank": 2, "size": 2}, "0 <= rank < size"),
+        ({"group": "here:80"}, "0 <= rank < size"),
+    ],
+)
+def test_what_is_no_group_is_said(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        gen.join(**arguments)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax", "mpi"])
+def test_groups_of_other_libraries_are_taken(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for what each of them offers; a thread plays each process, and knows its rank by its name."""
+    here, told, ready = local(), [""], Event()
+
+    def broadcast(text: str) -> str:
+        if here.rank == 0:
+            told[0] = text
+            ready.set()
+        assert ready.wait(20)
+        return told[0]
+
+    def listed(texts: list[str], **_: Any) -> None:
+        texts[0] = broadcast(texts[0])
+
+    def as_array(said: Any) -> Any:
+        return np.frombuffer(broadcast(bytes(said).decode()).encode(), np.uint8)
+
+    class Comm:
+        def Get_rank(self) -> int:  # noqa: N802
+            return int(here.rank)
+
+        def Get_size(self) -> int:  # noqa: N802
+            return 2
+
+        def bcast(self, text: str, root: int) -> str:
+            assert root == 0
+            return broadcast(text)
+
+    def yes() -> bool:
+        return True
+
+    torch = SimpleNamespace(
+        is_available=yes, is_initialized=yes, get_rank=lambda _: here.rank, get_world_size=lambda _: 2,
+        broadcast_object_list=listed,
+    )  # fmt: skip
+    utils = SimpleNamespace(broadcast_one_to_all=as_array)
+    jax = SimpleNamespace(
+        distributed=SimpleNamespace(is_initialized=yes), process_index=lambda: here.rank, process_count=lambda: 2,
+        experimental=SimpleNamespace(multihost_utils=utils),
+    )  # fmt: skip
+    mpi = SimpleNamespace(Comm=Comm, COMM_WORLD=Comm(), Is_initialized=yes)
+    for name in ("torch.distributed", "jax", "jax.experimental", "mpi4py.MPI"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name, module in {
+        "torch": {"torch.distributed": torch}, "jax": {"jax": jax, "jax.experimental": jax.experimental},
+        "mpi": {"mpi4py.MPI": mpi},
+    }[library].items():  # fmt: skip
+        monkeypatch.setitem(sys.modules, name, module)
+
+    def run(rank: int) -> str:
+        here.rank = rank
+        processes = gen.join()
+        said = processes.all_say(f"I am {rank}")
+        processes.close()
+        return f"{processes}: {said}"
+
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(run, range(2)))
+    assert found == [f"<process {rank} of 2>: ['I am 0', 'I am 1']" for rank in range(2)]
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., list[subprocess.Popen[str]]]]:
+    running: list[subprocess.Popen[str]] = []
+
+    def start(size: int, *words: str) -> list[subprocess.Popen[str]]:
+        address = free_address()
+        for rank in range(size):
+            command = [sys.executable, str(WORKER), address, str(rank), str(size), *words]
+            running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return running
+
+    yield start
+    for one in running:
+        one.kill()
+        one.communicate()
+
+
+def test_real_processes_have_the_bits_of_one_and_end_when_one_of_them_is_killed(started: Any) -> None:
+    """All four compute, and say so; then one is killed while others wait for it."""
+    running = started(4)
+    found = {json.loads(one.stdout.readline())["digest"] for one in running}
+    from tests.process import digest_of_one
+
+    assert found == {digest_of_one()}
+    running[2].kill()
+    begun = time.monotonic()
+    for number, one in enumerate(running):
+        if number != 2:
+            error = json.loads(one.stdout.readline())["error"]
+            assert error == "Process 2 must not die while others compute with it. Start all of them again"
+    assert time.monotonic() - begun < 20  # no hang
