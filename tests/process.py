@@ -1,4 +1,4 @@
-"""One of several processes that compute together, for tests: `python tests/process.py HOST:PORT RANK SIZE`."""
+"""One of several processes that compute together, for tests: `python tests/process.py HOST:PORT RANK SIZE [gpu]`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def device(seed: int) -> Any:
     return Machine(seed=seed, runner=OracleRunner()).devices(1)[0]
 
 
-def digest_of_one() -> str:
-    """Of the bits that one device computes."""
-    kernel = gen.load(Stencil.catalogue[0], devices=[device(0)])
+def digest_of_one(where: Any = None) -> str:
+    """Of the bits that one device computes, a simulated one if None."""
+    kernel = gen.load(Stencil.catalogue[0], devices=[device(0) if where is None else where])
     return sha256(kernel(kernel.scatter(cells()), steps=STEPS).gather().tobytes()).hexdigest()
 
 
@@ -42,10 +42,10 @@ def say(words: dict[str, str]) -> None:
     sys.stdout.flush()
 
 
-def main(address: str, rank: int, size: int) -> None:
+def main(address: str, rank: int, size: int, where: Any) -> None:
     """Says the digest of what all compute; then computes until one of them dies, and says the error."""
     processes = gen.join(address, rank=rank, size=size)
-    kernel = gen.load(Stencil.catalogue[0], devices=[device(rank)], processes=processes, steps_per_exchange=2)
+    kernel = gen.load(Stencil.catalogue[0], devices=[where], processes=processes, steps_per_exchange=2)
     array = kernel.scatter(cells())
     say({"digest": sha256(kernel(array, steps=STEPS).gather().tobytes()).hexdigest()})
     try:
@@ -57,4 +57,5 @@ def main(address: str, rank: int, size: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    number = int(sys.argv[2])
+    main(sys.argv[1], number, int(sys.argv[3]), 0 if "gpu" in sys.argv else device(number))

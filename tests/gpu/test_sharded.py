@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import subprocess
+import sys
+from contextlib import closing
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +17,11 @@ import pytest
 import gen
 from gen.errors import DeviceError
 from gen.families.stencil import Stencil
-from gen.gpu.device import find_gpu
+from gen.gpu.cuda import CudaDevice
+from gen.gpu.device import Rows, bytes_at, find_gpu
+from gen.runtime.processes import Processes
+from gen.runtime.transport import NcclTransport
+from tests import process
 from tests.sharding import computed_on, drawn, right, same
 
 HEAT = Stencil.catalogue[0]
@@ -86,3 +96,50 @@ def test_all_gpus_of_the_machine_transpose_and_reduce() -> None:
     assert np.array_equal(turn(turn.scatter(cells)).gather(), cells.T)
     largest = gen.load(gen.reduction("max"), devices=devices)
     assert largest(largest.scatter(cells)).numpy() == cells.max()
+
+
+def test_processes_that_share_the_gpu_have_the_bits_of_one_and_end_when_one_of_them_is_killed() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        address = f"127.0.0.1:{found.getsockname()[1]}"
+    command = [sys.executable, str(Path(process.__file__)), address]
+    running = [
+        subprocess.Popen([*command, str(rank), "3", "gpu"], stdout=subprocess.PIPE, text=True) for rank in range(3)
+    ]
+    try:
+        assert {said(one)["digest"] for one in running} == {process.digest_of_one(0)}
+        running[1].kill()
+        for one in (running[0], running[2]):
+            assert said(one)["error"] == "Process 1 must not die while others compute with it. Start all of them again"
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+
+
+def said(one: subprocess.Popen[str]) -> dict[str, str]:
+    assert one.stdout is not None
+    found: dict[str, str] = json.loads(one.stdout.readline())
+    return found
+
+
+def test_nccl_copies_rows_with_gaps_from_stream_to_stream() -> None:
+    pytest.importorskip("nccl")
+    device = CudaDevice(0, None)
+    entered = device.enter()
+    try:
+        transport = NcclTransport(Processes(0, {}), device)
+        random = np.random.default_rng(0)
+        sent, came = (random.integers(0, 256, (5, 9, 700), np.uint8) for _ in range(2))
+        memory = device.allocate(sent.nbytes), device.allocate(came.nbytes)
+        device.upload(memory[0].address, sent)
+        device.upload(memory[1].address, came)
+        source, target = (Rows(one.address, 5, 7, 650, 700, 9) for one in memory)
+        streams = device.stream(), device.stream(urgent=True)
+        transport.send(0, source, streams[0].handle)
+        transport.receive(0, target, streams[1].handle)
+        transport.flush()
+        device.synchronize()
+        came[:, :7, :650] = sent[:, :7, :650]
+        assert np.array_equal(bytes_at(device, memory[1].address, came.nbytes).reshape(came.shape), came)
+    finally:
+        device.leave(entered)
