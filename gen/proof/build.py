@@ -242,7 +242,7 @@ KERNEL_FLAGS = (
     "-fno-tree-fre",  # it takes what one path leaves unset for what another sets
     # Passes over machine code, behind all that the checks are made of: a quarter of the time that g++ takes.
     "-fno-forward-propagate", "-fno-dse", "-fno-move-loop-invariants", "-fno-cprop-registers", "-fno-if-conversion",
-    "-fno-if-conversion2", "-fno-reorder-blocks", "-fno-split-wide-types", "-fira-region=one",
+    "-fno-if-conversion2", "-fno-split-wide-types", "-fira-region=one",
     "-ffp-contract=off", "-fmax-errors=5", "-fstack-clash-protection",  # no frame steps over the guard of a stack
     "-fno-omit-frame-pointer",  # the runtime finds out which calls led to a barrier
     "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "--param", "tsan-instrument-func-entry-exit=0",
