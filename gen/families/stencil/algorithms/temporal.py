@@ -297,7 +297,7 @@ def stream_inputs(spec: StencilSpec, config: Fused) -> Mapping[str, object]:
 
 
 def edges_of_streams(spec: StencilSpec, config: Fused, ahead: int) -> Iterator[Extents]:
-    """Sizes that leave the last columns few cells, or all but few; one has inner rows and columns.
+    """Sizes that leave the last columns few cells, or all but few; one has inner rows and columns, and so few images.
 
     Args:
         spec: what is computed.
@@ -309,7 +309,7 @@ def edges_of_streams(spec: StencilSpec, config: Fused, ahead: int) -> Iterator[E
     ends = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ahead
     rows = (few, few + 1, few, ends + ahead + 1)
     steps = (config.steps, config.steps, config.steps - 1, config.steps + 1)
-    return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps)
+    return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps, planes=(3, 4, 1, 2))
 
 
 def plan_of_streams(spec: StencilSpec, config: Fused, threads_per_block: int) -> Plan:
