@@ -49,7 +49,7 @@ RANDOM_BLOCKS = 4
 KEPT_INPUTS, KEPT_BYTES = 4, 1 << 40  # the second takes half the mappings that Linux gives a process
 # What a thread may do: with its share of a large grid, each access to other pages; and where it adds up the partial
 # results of a million blocks. And all threads of a launch together.
-STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 16, 1 << 21, 1 << 27
+STEPS_PER_THREAD, STEPS_OF_LAST, STEPS = 1 << 16, 1 << 21, 1 << 28
 STEPS_PER_WORD = 8  # that one block hands to another: questions, and what takes the answer
 STEPS_OF_WAITING = 1 << 16  # questions while the chosen blocks that hand something over read their shares
 

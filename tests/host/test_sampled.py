@@ -125,7 +125,7 @@ def test_problems_whose_results_are_few_but_not_one_are_left_out() -> None:
     ("algorithm", "label"),
     [
         ("grid", "sum_f32_axis1"), ("flags", "max_f64_axis0"), ("rows", "argmin_f32_axism1"), ("strided", "sum_i8"),
-        ("columns", "sum_f32_axis0"), ("columns", "prod_f16_axis1"), ("strided", "sum_f32_axis0x2"),
+        ("columns", "sum_f32_axis0"), ("columns", "prod_f16_axis1"), ("strided", "sum_f64_axis1x3"),
     ],
 )  # fmt: skip
 def test_rows_that_lie_far_apart_are_reduced_whole(algorithm: str, label: str, host_runner: HostRunner) -> None:

@@ -129,8 +129,9 @@ MUTANTS = (
         at="ticket barrier",
     ),
     Mutant(
-        "columns: counter not reset", ON_COLUMNS, STRIPS, "atomicInc(tickets + matrix * strips + strip, splits - 1)",
-        "atomicAdd(tickets + matrix * strips + strip, 1)", AGAIN,
+        "columns: counter not reset", "reduction_sumsq_u64_axis1_keep__multi_columns_x64_y16_u4_v16_i32", STRIPS,
+        "atomicInc(tickets + matrix * strips + strip, splits - 1)", "atomicAdd(tickets + matrix * strips + strip, 1)",
+        AGAIN,
     ),
     Mutant(
         "columns: strips share a counter", ON_COLUMNS, STRIPS, "tickets + matrix * strips + strip,", "tickets,",

@@ -379,11 +379,16 @@ def far_cases(spec: ReductionSpec) -> Iterator[Extents]:
     if spec.axis is None:
         yield problem(spec, (_FAR_ROWS, 13), gap=_FAR)
     elif spec.axis:
-        yield lying(spec, _FAR_ROWS, 4103, 1, gap=_FAR - 4103)
+        shape = shape_of(spec, _FAR_ROWS, 4103, 1) or ()
+        if shape and len(shape) - 1 in reduced_axes(spec, len(shape)):  # gaps lie between rows, not between elements
+            yield problem(spec, (_FAR_ROWS, *(1,) * (len(shape) - 2), 4103), gap=_FAR - 4103)
+        else:
+            yield lying(spec, _FAR_ROWS, 4103, 1, gap=_FAR - 4103)
         yield lying(spec, 1, _FAR_ROWS, 261, gap=_FAR - 261)
         yield lying(spec, 3, _FAR_ROWS, 5, gap=_FAR)
         for rank in _ranks_apart(spec):
-            yield problem(spec, (_FAR_ROWS, *(3 + axis % 3 for axis in range(1, rank))), gap=_FAR)
+            shape = (_FAR_ROWS, *(3 + axis % 3 for axis in range(1, rank)))
+            yield problem(spec, shape, gap=_FAR * _FAR_ROWS // prod(shape[:-1]))
 
 
 def problem(spec: ReductionSpec, shape: Sequence[int], *, gap: int = 0, step: int = 1) -> Extents:
@@ -489,7 +494,9 @@ def _is_supported(spec: ReductionSpec, shape: Sequence[int]) -> bool:
     return True
 
 
-def several_axes(spec: ReductionSpec, one: ShapeClass, extent: int | None, last: int | None) -> Extents | None:
+def several_axes(
+    spec: ReductionSpec, one: ShapeClass, extent: int | None, last: int | None, rows: int = 0
+) -> Extents | None:
     """Sizes of a class whose axes do not merge to a matrix; None where no array that such a spec reduces is of it.
 
     Args:
@@ -497,6 +504,7 @@ def several_axes(spec: ReductionSpec, one: ShapeClass, extent: int | None, last:
         one: the class.
         extent: of every axis but the last; None: as many as give about 2^24 elements.
         last: extent of the axis that is the fastest in memory; None: the same.
+        rows: extent of a reduced axis that is not the fastest, and so far apart that it is the slowest; 0: the same.
     """
     ranks = _ranks_apart(spec) or ((2,) if spec.axis is None else (_least_rank(spec.axis or ()) + 1,))
     for rank in (*ranks, max(ranks) + 1, max(ranks) + 2):
@@ -505,15 +513,25 @@ def several_axes(spec: ReductionSpec, one: ShapeClass, extent: int | None, last:
         tried = [partial(problem, spec, shape, gap=gap, step=step) for gap, step in ((0, 1), (64, 1), (64, 2))]
         if spec.axis and one is not ShapeClass.STRIDED:
             reduced = one is ShapeClass.MULTI_ROWS
-            tried += [partial(_view, spec, shape, reduced=reduced, gap=gap) for gap in (0, 1)]
+            tried += [partial(_view, spec, shape, reduced=reduced, gap=gap) for gap in (0, 16)]
         for make in tried:
             try:
                 found = make()
             except ShapeError:
                 continue
             if form(found) is Form.STRIDED and shape_class(found) is one:
-                return found
+                return _with_rows(spec, found, rows) if rows else found
     return None
+
+
+def _with_rows(spec: ReductionSpec, extents: Extents, rows: int) -> Extents:
+    """An array of more rows: so many elements along a reduced axis, which is the slowest then."""
+    array = layouts_of(spec, extents)["in"]
+    reduced = [axis for axis in reduced_axes(spec, len(array.shape)) if array.strides[axis] > spec.dtype.size]
+    shape, strides = [*array.shape], [*array.strides]
+    shape[reduced[0]] = rows
+    strides[reduced[0]] = max(n * step for n, step in zip(array.shape, array.strides, strict=True))
+    return extents_of(spec, {"in": Layout(tuple(shape), tuple(strides), array.dtype)})
 
 
 def _view(spec: ReductionSpec, shape: Sequence[int], *, reduced: bool, gap: int) -> Extents:

@@ -157,16 +157,17 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
         return beyond_span(extents) or beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: FlatColumnsConfig) -> Iterator[Extents]:
-        """Blocks of which the last has 1, 2, all but 1 and all results; fewer results than a block may have."""
+        """Blocks of which the last has 1, 2, all but 1 and all results; few results, which blocks share."""
         last, tile = config.columns, config.threads_per_block // config.columns * config.unroll
+        if spec.axis:  # blocks share these
+            rows, step = 6 * config.threads_per_block * config.unroll + 1, min(config.axes, 2)
+            yield lying(spec, 1, rows, 3, gap=1, step=step)
         if config.axes > 1:
             found = (several_axes(spec, ShapeClass.MULTI_COLUMNS, 3, extent) for extent in (5, *edges(last)))
             yield from _taken(self, spec, config, found)
             return
         for inner, n in zip(edges(last), (2 * tile, tile + 1, tile + 2, 5 * tile), strict=True):
             yield lying(spec, 1, n, inner, gap=n % 2) if spec.axis else problem(spec, (2, inner), gap=1)
-        if spec.axis:
-            yield lying(spec, 1, 6 * config.threads_per_block * config.unroll + 1, 3, gap=1)
 
     def across(self, config: FlatColumnsConfig) -> Expr:
         """Results of a block."""

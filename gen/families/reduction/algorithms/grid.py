@@ -280,10 +280,10 @@ class Cluster(Sharing[ClusterConfig]):
         return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: ReductionSpec, config: ClusterConfig) -> Iterator[Extents]:
-        """Rows of which the last block of a cluster has 1, 2, all but 1 and all elements of a tile; of one more."""
+        """Rows of two clusters; those of which the last block has 1, 2, all but 1 and all elements of a tile."""
         tile = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
         whole = tile * config.blocks_per_cluster
-        return (rows_of(spec, 2, n) for n in (*edges(whole - tile)[:2], whole - 1, whole, whole + 1))
+        return (rows_of(spec, 2, n) for n in (whole + 1, *edges(whole - tile)[:2], whole - 1, whole))
 
     def clusters(self, spec: ReductionSpec, config: ClusterConfig) -> Expr:
         """Clusters of a row: one for every `unroll` vectors a thread, up to its part of `blocks_per_sm`."""

@@ -339,9 +339,14 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
 
     @override
     def edge_cases(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Iterator[Extents]:
-        """Columns of which the last strip has 1, 2, all but 1 and all."""
-        strip = config.columns_x * max(config.vec_bytes // spec.dtype.size, 1)
-        found = (several_axes(spec, ShapeClass.MULTI_COLUMNS, 3, last) for last in edges(strip))
+        """Columns of which the last strip has 1, 2, all but 1 and all.
+
+        Blocks share rows of the first, and go round twice over those of one: two strips have a half of the blocks each.
+        """
+        strip, tile = config.columns_x * max(config.vec_bytes // spec.dtype.size, 1), config.rows_y * config.unroll
+        one, two, all_but_one, whole = edges(strip)
+        sizes = ((one, 2 * tile), (two, 3), (whole, BLOCKS_PER_SM // 2 * tile + 2), (all_but_one, 2 * tile - 1))
+        found = (several_axes(spec, ShapeClass.MULTI_COLUMNS, 2, last, rows) for last, rows in sizes)
         return (sizes for sizes in found if sizes is not None)
 
     def strips(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Expr:
