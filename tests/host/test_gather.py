@@ -33,16 +33,21 @@ def specs() -> tuple[TransposeSpec, ...]:
 
 
 @pytest.fixture(scope="module")
-def kernels(host_runner: HostRunner) -> dict[TransposeSpec, Kernel]:
-    """One of each order of axes."""
-    made = [variant(FAMILY, spec, GATHER, GatherConfig(threads_per_block=128, unroll=2)) for spec in specs()]
-    return dict(zip(specs(), host_runner.load(made), strict=True))
+def kernels(host_runner: HostRunner) -> tuple[Kernel, ...]:
+    """One of each order of axes; of elements of which a vector holds several another by vectors."""
+    made = [
+        variant(FAMILY, spec, GATHER, GatherConfig(threads_per_block=128, unroll=2, vec_bytes=wide))
+        for spec in specs()
+        for wide in (0, min(4 * spec.dtype.size, 16))
+        if wide != spec.dtype.size
+    ]
+    return host_runner.load(made)
 
 
 @settings(max_examples=max(settings().max_examples // 2, 1))
 @given(st.sampled_from(ORDERS), st.data())
 def test_any_permutation_of_any_view_is_numpys(
-    kernels: dict[TransposeSpec, Kernel], host_runner: HostRunner, axes: tuple[int, ...], data: st.DataObject
+    kernels: tuple[Kernel, ...], host_runner: HostRunner, axes: tuple[int, ...], data: st.DataObject
 ) -> None:
     (spec,) = (one for one in specs() if one.axes == axes)
     most = 40 if len(axes) < 4 else 5
@@ -51,8 +56,12 @@ def test_any_permutation_of_any_view_is_numpys(
     for operand in (source, result):
         known[operand.pitch] = known[str(operand.axes[-1])] + data.draw(st.sampled_from((0, 0, 1, 7)))
     extents = FAMILY.extents(spec, {one.name: layout_of(one, known) for one in spec.operands})
-    failure = check(kernels[spec], host_runner.limits, Case(extents, offset=data.draw(st.sampled_from((0, 1)))))
-    assert failure is None, str(failure)
+    case = Case(extents, offset=data.draw(st.sampled_from((0, 1))))
+    for kernel in kernels:
+        made = kernel.variant
+        if made.spec == spec and made.algorithm.unsupported_extents(spec, made.config, extents, LIMITS) is None:
+            failure = check(kernel, host_runner.limits, case)
+            assert failure is None, str(failure)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +75,17 @@ def test_any_permutation_of_any_view_is_numpys(
 def test_the_largest_that_it_takes_is_right_wherever_it_is_looked_at(
     host_runner: HostRunner, axes: tuple[int, ...], shape: tuple[int, ...], gap: int
 ) -> None:
-    spec, config = TransposeSpec(axes, B8), GatherConfig()
-    (kernel,) = host_runner.load([variant(FAMILY, spec, GATHER, config)])
+    spec = TransposeSpec(axes, B8)
+    configs = (GatherConfig(), GatherConfig(vec_bytes=8)) if shape[axes[-1]] >= 8 else (GatherConfig(),)
+    kernels = host_runner.load([variant(FAMILY, spec, GATHER, config) for config in configs])
     known = dict(zip(map(str, spec.operands[0].axes), shape, strict=True))
     pitches = {one.pitch: known[str(one.axes[-1])] + (gap if one.role == "in" else 0) for one in spec.operands}
     extents = FAMILY.extents(spec, {one.name: layout_of(one, known | pitches) for one in spec.operands})
-    assert GATHER.unsupported_extents(spec, config, extents, LIMITS) is None
     assert 2**30 < prod(shape) < 2**31
-    failure = check_sampled(kernel, host_runner.limits, Case(extents))
-    assert failure is None, str(failure)
+    for kernel, config in zip(kernels, configs, strict=True):
+        assert GATHER.unsupported_extents(spec, config, extents, LIMITS) is None
+        failure = check_sampled(kernel, host_runner.limits, Case(extents))
+        assert failure is None, str(failure)
 
 
 def test_it_says_what_32_bits_do_not_find() -> None:
@@ -101,7 +112,7 @@ def test_it_says_what_32_bits_do_not_find() -> None:
         ((0, 3, 2, 1), B32, (13, 4, 3, 256)), ((5, 3, 2, 4, 0, 1, 6), B32, (3, 4, 8, 5, 4, 3, 1)),
     ],
 )  # fmt: skip
-def test_little_problems_of_pieces_get_it_untuned_and_large_ones_do_not(
+def test_little_problems_of_pieces_get_it_untuned_and_large_ones_only_by_vectors(
     axes: tuple[int, ...], dtype: DType, shape: tuple[int, ...]
 ) -> None:
     spec = TransposeSpec(axes, dtype)
@@ -111,7 +122,8 @@ def test_little_problems_of_pieces_get_it_untuned_and_large_ones_do_not(
     assert chosen.algorithm.name == "gather"
     places = [place for place, extent in enumerate(shape) if extent == max(shape)]
     large = extents_of(FAMILY, spec, tuple(n * 1000 if place in places else n for place, n in enumerate(shape)))
-    assert chooser.choose(large).variant.algorithm.name != "gather"
+    config = chooser.choose(large).variant.config
+    assert not isinstance(config, GatherConfig) or config.vec_bytes > 0
 
 
 def test_large_odd_rows_get_tiles_unless_these_would_lie_mostly_outside() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from gen.proof.failures import WRONG
-from tests.mutants.change import OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
+from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
 
 GATHER = "transpose/gather.cu.jinja"
 
 ON_AXES = "transpose_2013_b32__gather_tpb128_u2"
 ON_MATRIX = "transpose_10_b8__gather_tpb128_u1"
+BY_VECTORS = "transpose_210_b16__gather_tpb128_u2_v8"
 
 MUTANTS = (
     Mutant(
@@ -38,6 +39,26 @@ MUTANTS = (
     Mutant(
         "gather: quotients one too small", ON_AXES, GATHER, "divided({{ whole }},", "divided({{ whole }} - 1,",
         (WRONG, OUTSIDE_READ, OUTSIDE_WRITE),
+    ),
+    Mutant(
+        "gather: vectors reach past the last element", BY_VECTORS, GATHER,
+        "number < elements && number + kElements <= elements", "number < elements", (OUTSIDE_WRITE, OUTSIDE_READ),
+    ),
+    Mutant(
+        "gather: vectors begin where elements do", BY_VECTORS, GATHER, "* kElements - early;", "* kElements;",
+        (MISALIGNED, UNINITIALISED),
+    ),
+    Mutant(
+        "gather: a vector's elements all of one row", BY_VECTORS, GATHER,
+        "e < lefts[u] ? theres[u] : nexts[u]", "theres[u]", (WRONG, OUTSIDE_READ),
+    ),
+    Mutant(
+        "gather: the next row begins early", BY_VECTORS, GATHER, "begin_of(row + 1) - lefts[u]",
+        "begin_of(row + 1) - (lefts[u] + 1)", (WRONG, OUTSIDE_READ),
+    ),
+    Mutant(
+        "gather: what lies beside vectors left out", BY_VECTORS, GATHER, "if (number < elements) {",
+        "if (number < 0) {", (WRONG, UNINITIALISED),
     ),
 )  # fmt: skip
 

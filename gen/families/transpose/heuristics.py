@@ -145,8 +145,11 @@ def _made_for(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[st
 
 
 def _anywhere(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
-    """What takes any sizes: elements one by one, and boxes."""
+    """What takes any sizes: elements one by one, or written by vectors, and boxes."""
     yield "gather", GatherConfig()
+    wide = 16 if spec.dtype.size >= 4 else 8
+    for vec_bytes, unroll in ((wide, 1), (wide, 2), (wide // 2, 2)):
+        yield "gather", GatherConfig(unroll=unroll, vec_bytes=vec_bytes)
     yield "gather", GatherConfig(unroll=4)
     yield from _boxes(spec)
 
@@ -265,6 +268,7 @@ def _aligned() -> Iterator[tuple[str, Config]]:
 
 
 def _little() -> Iterator[tuple[str, Config]]:
+    yield "tiled", TiledConfig(tile_dim=16, block_rows=16, unroll=4, dynamic=True)
     for index_bits in (32, 64):
         for vec_bytes, lanes, groups in (
             (8, 8, 8), (4, 16, 16), (8, 16, 8), (8, 16, 16), (16, 8, 8), (16, 8, 16), (4, 16, 8), (4, 8, 8),
@@ -277,15 +281,18 @@ def _little() -> Iterator[tuple[str, Config]]:
     for vec_bytes, lanes, groups in (*((4, *sides) for sides in of_four), *wider):
         made = VectorTileConfig(vec_bytes=vec_bytes, lanes=lanes, groups=groups, index_bits=32)
         yield "vector_tile", replace(made, spread=Spread.PADDING)
-    yield "tiled", TiledConfig(tile_dim=16, block_rows=16, unroll=4, dynamic=True)
     yield "tiled", TiledConfig(tile_dim=32, block_rows=16, unroll=4, tile_rows=16, dynamic=True)
 
 
 def _odd() -> Iterator[tuple[str, Config]]:
-    for tile_rows, tile_cols in ((64, 64), (64, 32), (128, 64), (64, 128)):
-        window = WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
-        for warps in (16, 32):
-            yield "window_tile", replace(window, warps=warps, store_modifier=_STAYS)
+    windows = [
+        WindowTileConfig(tile_rows=tile_rows, tile_cols=tile_cols, warps=16)
+        for tile_rows, tile_cols in ((64, 64), (64, 128), (128, 64), (64, 32))
+    ]
+    for window in windows:
+        yield "window_tile", replace(window, store_modifier=_STAYS)
+    for window in windows:
+        yield "window_tile", replace(window, warps=32, store_modifier=_STAYS)
         yield "window_tile", window
     made = ShiftTileConfig(block_order=Order.ROW)
     for groups, chunks, warps in ((32, 1, 8), (64, 1, 8), (64, 1, 16), (32, 2, 8), (64, 2, 16), (64, 2, 8)):

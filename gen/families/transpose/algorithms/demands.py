@@ -130,6 +130,7 @@ def tile_demand(
     of_element: float,
     aligned: bool,
     at_once: float,
+    apart: float = 1.0,
     rounds: float = 1.0,
     registers: int = 40,
     shared_bytes: int = 0,
@@ -145,6 +146,7 @@ def tile_demand(
         of_element: slots for an element of a tile, inside or not.
         aligned: whether rows begin at sectors.
         at_once: elements that a thread asks for before it waits.
+        apart: how often memory takes for a sector what it takes where blocks extend what others have just moved.
         rounds: of these.
         registers: of a thread.
         shared_bytes: of a block.
@@ -160,8 +162,8 @@ def tile_demand(
         extents,
         blocks=tiles,
         threads_per_block=threads_per_block,
-        read=share * read,
-        written=share * written,
+        read=share * read * apart / CACHE_SHARE if apart > 1 else share * read,
+        written=share * written * apart / CACHE_SHARE if apart > 1 else share * written,
         in_flight=inside * at_once * size,
         rounds=rounds,
         instructions=of_element * high * wide / threads_per_block,

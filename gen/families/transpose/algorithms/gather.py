@@ -11,7 +11,7 @@ from typing_extensions import override
 from gen.arch import WARP
 from gen.dtypes import U32, U64, DType
 from gen.families.base import Extents, Launch, Limits, Plan
-from gen.families.config import Config, tunable
+from gen.families.config import Config, choice, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import ONE, Expr, size
 from gen.families.transpose.algorithms.common import (
@@ -28,8 +28,9 @@ from gen.families.transpose.algorithms.packed import axes_of, measured, product
 from gen.families.transpose.spec import TransposeSpec
 
 _INDICES = 2**32  # elements are found by numbers of 32 bits
-_CACHED_BYTES, _CACHED = 32 << 20, 0.6  # of an array whose sectors the second-level cache keeps, and what they cost
+_CACHED_BYTES, _CACHED = 32 << 20, 1.0  # of an array whose sectors the second-level cache keeps, and what they cost
 _SCATTERED = 1.5  # by how much more memory takes for sectors of as many lines as a warp has lanes
+_OF_LINE = 0.7  # slots of a line that a warp's load looks up
 _OF_AXIS = 4.5  # slots of a division, and of the step along an axis
 
 
@@ -38,7 +39,8 @@ class GatherConfig(Config):
     """How `gather` lays threads over the output."""
 
     threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
-    unroll: int = tunable("u", (1, 2, 4), base=1, help="elements of each thread, a block's threads apart")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="elements, or vectors, of each thread, a block's threads apart")
+    vec_bytes: int = choice("v", (0, 4, 8, 16), help="bytes of a store, whose elements lie in two rows at most; 0: one")
 
 
 class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
@@ -57,13 +59,24 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         """Elements are moved as they are, to another array."""
         if len(spec.axes) < 2:
             return "an array of one axis has nothing to divide by"
+        if 0 < config.vec_bytes < 2 * spec.dtype.size:
+            return f"a vector of {config.vec_bytes} bytes holds no two {spec.dtype.name}"
         return only_moves(spec)
+
+    def together(self, spec: TransposeSpec, config: GatherConfig) -> int:
+        """Elements of a store."""
+        return max(config.vec_bytes // spec.dtype.size, 1)
 
     def unsupported_extents(
         self, spec: TransposeSpec, config: GatherConfig, extents: Extents, limits: Limits
     ) -> str | None:
-        """Elements are numbered, and found, in 32 bits."""
-        elements, piece = self.elements(spec).at(extents), config.threads_per_block * config.unroll
+        """Elements are numbered, and found, in 32 bits; a vector's lie in two rows, which follow each other."""
+        together = self.together(spec, config)
+        elements, piece = self.elements(spec).at(extents), config.threads_per_block * config.unroll * together
+        row = extents[str(spec.operands[1].axes[-1])]
+        if together > 1 and (row < together or extents[_out_row(spec)] > row):
+            apart = extents[_out_row(spec)]
+            return f"rows of the output have {row} elements, {apart} apart; it takes {together} or more, without gaps"
         if elements > MAX_DIVIDEND - piece:
             return f"it numbers {elements} elements; it takes {MAX_DIVIDEND - piece} at most"
         axes, pitch = axes_of(spec), extents[_out_row(spec)]
@@ -77,8 +90,15 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
 
     def edge_cases(self, spec: TransposeSpec, config: GatherConfig) -> Iterator[Extents]:
         """Elements of which the last block has 1, 2, all but 1 and all; pitched rows."""
-        piece = config.threads_per_block * config.unroll
+        together = self.together(spec, config)
+        piece = config.threads_per_block * config.unroll * together
         make = turned if turns(spec) else lambda one, rows, cols, **_: copied(one, cols, (rows,))
+        if together > 1:
+            for rows in (together, together + 1, 2 * together - 1):
+                if turns(spec):
+                    yield make(spec, rows, piece // rows + 1, in_gap=3)
+                yield copied(spec, rows, (3, piece // (3 * rows) + 1), gap=0)
+            return
         yield make(spec, 1, piece + 1)
         yield make(spec, 2, piece // 2 + 1, in_gap=3)
         yield make(spec, 3, piece - 1, out_gap=5)
@@ -101,11 +121,14 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
             extent = axes.extents[axis]
             given += [(U32, extent), (U64, inverse_of(extent).called(f"extent{axis}_inverse"))]
         given += [(U32, axes.in_strides[axis]) for axis in axes.order]
-        elements = self.elements(spec)
+        elements, together = self.elements(spec), self.together(spec, config)
+        piece = config.threads_per_block * config.unroll * together
+        if together == 1:
+            given.append((U32, size(_out_row(spec))))
         launch = Launch(
-            grid=(elements.ceil_div(config.threads_per_block * config.unroll), ONE, ONE),
+            grid=((elements + (together - 1)).ceil_div(piece), ONE, ONE),
             block=(config.threads_per_block, 1, 1),
-            arguments=(*given, (U32, size(_out_row(spec))), (U32, elements)),
+            arguments=(*given, (U32, elements)),
         )
         return Plan((launch,))
 
@@ -117,30 +140,37 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         in_steps, out_steps = (
             [(axes.extents[a], steps[a]) for a in axes.order] for steps in (axes.in_strides, axes.out_strides)
         )
-        threads, unroll = config.threads_per_block, config.unroll
+        threads, unroll, together = config.threads_per_block, config.unroll, self.together(spec, config)
         # A warp looks up its lines; what a block reads of a sector stays in the first-level cache.
-        lines = touched(taken(in_steps, WARP), size, LINE_BYTES, aligned=False)
-        count = min(threads * unroll, prod(axes.extents))
+        lines = min(touched(taken(in_steps, WARP * together), size, LINE_BYTES, aligned=False), WARP)
+        count = min(threads * unroll * together, prod(axes.extents))
         read, written = (
             touched(taken(steps, count), size, SECTOR_BYTES, aligned=False) for steps in (in_steps, out_steps)
         )
         divisions, elements = sum(extent > 1 for extent in axes.extents), prod(axes.extents)
         again = 1 + _SCATTERED * min(lines / WARP, 1.0) if elements * size > _CACHED_BYTES else _CACHED
+        of_row = _OF_AXIS * max(divisions - 1, 1)
+        of_load = memory(size) + _OF_LINE * lines
+        of_vector = of_row + 3 + memory(size)
+        if together > 1:  # where one of a warp's vectors lies in two rows, all find both
+            twice = min(WARP * (together - 1) / max(in_steps[-1][0], 1), 1.0)
+            of_vector = of_row * (1 + twice) + 8 + 3 * together + memory(config.vec_bytes) / 2
         return demand_of(
             spec,
             extents,
-            blocks=-(-elements // (threads * unroll)),
+            blocks=-(-elements // (threads * unroll * together)),
             threads_per_block=threads,
             read=read * again,
             written=written,
-            in_flight=unroll * size,
-            instructions=unroll * (_OF_AXIS * max(divisions - 1, 1) + 2 * memory(size) + lines / 2 + 3),
+            in_flight=unroll * together * size,
+            instructions=unroll * (of_vector + together * of_load),
             prologue=12,
+            code=20 + unroll * ((28 if together > 1 else 10) * len(axes.order) + 6 * together - 8),
         )
 
     def bytes_in_flight(self, spec: TransposeSpec, config: GatherConfig) -> int:
         """All elements of a thread: no load need wait for a store, since the arrays do not overlap."""
-        return config.unroll * spec.dtype.size
+        return config.unroll * max(config.vec_bytes, spec.dtype.size)
 
 
 def _out_row(spec: TransposeSpec) -> str:

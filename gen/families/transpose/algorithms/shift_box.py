@@ -33,6 +33,7 @@ _RESIDENT_THREADS = 1024  # for which a multiprocessor has registers
 _FOUND_BYTES = 21 * STEPS  # of shared memory in which threads find where boxes begin
 _CODE = 2400  # instructions of its text, by nvdisasm
 _INDEX = 6.0  # slots of a division of an element's number
+_WAITING = (1.1, 1.8)  # slots that go by for each one, of elements of 1 and of 2 bytes: barriers keep warps in step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +172,7 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
             written=again * written,
             in_flight=inside * elements * element / threads,
             rounds=steps + 0.3,
-            instructions=of_place + steps * (of_box + 30),
+            instructions=of_place + steps * _WAITING[element - 1] * (of_box + 30),
             registers=64,
             shared_bytes=self.staged_bytes(config),
             serial_instructions=60 * config.axes,

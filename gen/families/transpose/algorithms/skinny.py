@@ -34,8 +34,9 @@ from gen.families.transpose.algorithms.demands import memory, piece_demand, tile
 from gen.families.transpose.algorithms.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
 
-_SMALL_SLOTS, _SMALL_SLOTS_BETWEEN_WORDS, _FEW_COLS_SLOTS = 22.0, 36.0, 26.0
+_SMALL_SLOTS, _SMALL_SLOTS_BETWEEN_WORDS, _FEW_COLS_SLOTS = 22.0, 36.0, 20.0
 """Slots for an element of less than a word: in rows that begin at words, in others, and in few columns."""
+_ENDS_AGAIN = 1.08  # what memory takes for sectors that pieces of two blocks share
 MAX_SKINNY_EXTENT = 64
 """So many rows or columns are few."""
 # Of what there are few, whole tiles, elements of the long side beyond them, matrices, elements between rows.
@@ -184,6 +185,7 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
             threads_per_block=config.threads_per_block,
             of_element=of_element,
             aligned=by_vectors,
+            apart=1.0 if by_vectors or size < 4 else _ENDS_AGAIN,
             at_once=min(4.0, of_thread) * each / size,
             rounds=of_thread / 4 + (8 if in_cols and size < 4 else 2),  # and what is written in chains
             shared_bytes=self.shared_bytes(spec, config).at(extents),

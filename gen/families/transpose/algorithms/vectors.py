@@ -36,6 +36,8 @@ from gen.families.transpose.algorithms.demands import edge_share, elements_of, m
 from gen.families.transpose.spec import TransposeSpec
 
 _MAX_INDEX = 2**31 - 1
+_BLOCKS_AT_ONCE = 256  # about so many run at once
+_CACHED_BYTES, _ENDS_AGAIN = 32 << 20, 0.3  # that the second-level cache joins to sectors, and what others take more
 _OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
 
 
@@ -331,7 +333,7 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
             tile=(config.tile_rows, config.tile_cols),
             tiles=self.tiles(spec, config).counted(extents),
             threads_per_block=threads,
-            of_element=(again + 1) * (2 * memory(size) + 1.5 + 3 * edges),
+            of_element=(again + 1) * (1.7 * memory(size) + 1.5 + 3 * edges),
             aligned=config.align > 0,
             at_once=config.tile_rows * config.tile_cols / threads,
             registers=min(30 + config.tile_rows * config.tile_cols // threads * max(size, 4) // 4, 65536 // threads),
@@ -392,17 +394,25 @@ class ShiftTile(WindowAlgorithm[ShiftTileConfig]):
         # A word: it is read and shifted, with a shuffle, turned and staged; then two make one that is written.
         of_word = again * (3 * memory(4) + 4) + 3 * memory(4) + 4
         edges = edge_share(extents, tile)
+        # Between blocks that extend the same rows of one array pass as many as a line of the other array has: where
+        # they are many, memory has begun other pages meanwhile, for writes more so.
+        rows_first = config.block_order is Order.ROW
+        line = (tiles.across if rows_first else tiles.down).at(extents)
+        apart = 1 + (0.025 if rows_first else 0.01) * (line // _BLOCKS_AT_ONCE).bit_length() ** 2
+        if config.align < SECTOR_BYTES and elements_of(spec, extents) * spec.dtype.size > _CACHED_BYTES:
+            apart += _ENDS_AGAIN
         return tile_demand(
             spec,
             extents,
             tile=tile,
             tiles=tiles.counted(extents),
+            apart=apart,
             threads_per_block=threads,
             of_element=of_word * (1 + 2 * edges) / per,
             aligned=config.align >= SECTOR_BYTES,
             at_once=(1 - edges) * self.words(spec, config) * per + edges * 2 * per * per,
             rounds=4 + edges * (config.groups // config.warps * config.chunks / 2),
-            registers=min(40 + self.words(spec, config), 65536 // threads),
+            registers=min(32 + self.words(spec, config), 65536 // threads),
             shared_bytes=self.staged_bytes(spec, config),
         )
 
