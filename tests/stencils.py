@@ -30,7 +30,7 @@ AXES: tuple[tuple[Boundary, str], ...] = tuple(product(BOUNDARIES, REACHES))
 
 TAGS = {
     "temporal": ("v1_r8_n2_t4", "v1_r8_n1_t2", "v2_r8_n1_t2", "v1_r8_n3_t2"),
-    "pipelined": ("v2_w2_l1_u2_r2", "v2_w4_l1_u1_r2", "v4_w2_l2_u4_r2"),
+    "pipelined": ("v2_w2_l1_u2_a4_n1_r2", "v2_w4_l1_u1_a2_n3_r2", "v4_w2_l2_u4_a2_n1_r2"),
     "stream": ("u4_x2_y2", "u2_x1_y8_stcs", "u16_x1_y2"),
     "shifted": ("u4_l32_w2", "u2_l32_w4", "u16_l32_w2", "u8_l16_w2"),
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),

@@ -129,7 +129,7 @@ def test_rows_and_vectors_of_a_stencil_are_in_flight_together(name: str, field: 
     [
         ("march", "ring", lambda config: config.ring - 1),
         ("temporal", "vectors", lambda _: ROWS_AHEAD),
-        ("pipelined", "vectors", lambda _: ROWS_AHEAD),
+        ("pipelined", "rows", lambda config: config.rows_ahead),
     ],
     ids=("march", "temporal", "pipelined"),
 )

@@ -46,7 +46,7 @@ ON_IMAGES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['strea
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
-ON_PIPELINED = ON_STENCIL.replace("naive_x32_y8_u2", "pipelined_v2_w2_l2_u2_r2")
+ON_PIPELINED = ON_STENCIL.replace("naive_x32_y8_u2", "pipelined_v2_w2_l2_u2_a2_n3_r2")
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_tpb128")
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
@@ -467,11 +467,19 @@ MUTANTS = (
     ),
     Mutant(
         "pipelined: one place for what is handed on and what is taken", ON_PIPELINED, PIPELINED,
-        "hand_on(handed[warp][own_turn % 2]", "hand_on(handed[warp][0]", (RACE, UNINITIALISED, WRONG),
+        "hand_on(rings[next_place + i]", "hand_on(rings[next_ring + i]", (RACE, UNINITIALISED, WRONG),
     ),
     Mutant(
         "pipelined: a row of the turn before is taken", ON_PIPELINED, PIPELINED,
-        "handed[warp - 1][own_turn % 2][i]", "handed[warp - 1][(own_turn + 1) % 2][i]", (RACE, UNINITIALISED, WRONG),
+        "take(cells, rings[place + i])", "take(cells, rings[2 * ring + kRows - place + i])", IN_FLIGHT,
+    ),
+    Mutant(
+        "pipelined: rows are taken before they have come", ON_PIPELINED, PIPELINED, "", "", IN_FLIGHT,
+        at="rows that have come",
+    ),
+    Mutant(
+        "pipelined: fetched rows take the place of those that are still to come", ON_PIPELINED, PIPELINED,
+        "fetch_inner(rings[place + i]", "fetch_inner(rings[kRows - place + i]", IN_FLIGHT,
     ),
     Mutant(
         "pipelined: all warps begin at once", ON_PIPELINED, PIPELINED, "turn - warp;", "turn;",
@@ -482,8 +490,8 @@ MUTANTS = (
         "turns; ++turn", (UNTOUCHED, WRONG, UNINITIALISED),
     ),
     Mutant(
-        "pipelined: levels count rows as the first warp does", ON_PIPELINED, PIPELINED, "row - passed * kDown", "row",
-        WRONG,
+        "pipelined: levels count rows as the first warp does", ON_PIPELINED, PIPELINED,
+        "row + i - passed * kDown", "row + i", WRONG,
     ),
     Mutant(
         "pipelined: all levels in the launch that ends", ON_PIPELINED, PIPELINED,
@@ -491,7 +499,7 @@ MUTANTS = (
     ),
     Mutant(
         "pipelined: an end writes rows of the next strip", ON_PIPELINED, PIPELINED,
-        "if (from <= done && done < to) {", "if (from <= done) {", (RACE, OUTSIDE_WRITE, WRONG),
+        "if (is_last && from <= done && done < to) {", "if (is_last && from <= done) {", (RACE, OUTSIDE_WRITE, WRONG),
     ),
     Mutant(
         "overlapped: the last segment goes past the end [11]", ON_OVERLAPPED, OVERLAPPED,

@@ -28,7 +28,6 @@ from gen.families.stencil.algorithms.common import (
 )
 from gen.families.stencil.algorithms.costs import LOAD, ONE_WARP_CLOCKS, SHUFFLE, demand_of_steps, rounds_of, work_of
 from gen.families.stencil.algorithms.temporal import (
-    ROWS_AHEAD,
     Blocks,
     beyond_counts,
     cells_of_lane,
@@ -40,7 +39,6 @@ from gen.families.stencil.algorithms.temporal import (
 from gen.families.stencil.spec import StencilSpec
 
 _MAX_UNROLLED_TERMS = 1600  # of a turn, all written out: more, and the loop leaves the instruction cache
-_MOST_ROWS = 4096  # of a strip, for all warps: beside these, what its ends use up is little
 _BARRIER_CLOCKS = 60.0  # of a turn: until all warps have come to the barrier and go on; an assumption, not measured
 
 
@@ -48,11 +46,13 @@ _BARRIER_CLOCKS = 60.0  # of a turn: until all warps have come to the barrier an
 class PipelinedConfig(Config):
     """How many columns a block has, how its warps share the steps, and how they hand rows on."""
 
-    vectors: int = tunable("v", (2, 4), base=4, help="vectors of 16 bytes next to each other in a lane")
+    vectors: int = tunable("v", (2, 4, 6, 8), base=4, help="vectors of 16 bytes next to each other in a lane")
     warps: int = tunable("w", (2, 4, 8), base=4, help="warps of a block, which share the steps")
-    levels: int = tunable("l", (1, 2, 4), base=4, help="steps of a warp")
-    rows: int = tunable("u", (1, 2, 4), base=2, help="rows from one barrier to the next")
-    blocks_per_sm: int = tunable("r", (2, 4), base=2, help="blocks that registers must suffice for")
+    levels: int = tunable("l", (1, 2, 3, 4), base=4, help="steps of a warp")
+    rows: int = tunable("u", (1, 2, 3, 4), base=2, help="rows from one barrier to the next")
+    turns_ahead: int = tunable("a", (2, 4), base=2, help="turns of these whose rows are on their way to the first warp")
+    waves: int = tunable("n", (1, 3, 6, 10), base=6, help="blocks that a multiprocessor gets, over those it holds")
+    blocks_per_sm: int = tunable("r", (2, 3, 4), base=2, help="blocks that registers must suffice for")
 
     @property
     def steps(self) -> int:
@@ -65,19 +65,14 @@ class PipelinedConfig(Config):
         return WARP * self.warps
 
     @property
-    def waves(self) -> int:
-        """A multiprocessor gets the blocks that it holds, and several times as many where strips would be too long."""
-        return 1
-
-    @property
-    def rows_of_strip(self) -> int:
-        """That a strip has at most."""
-        return _MOST_ROWS // self.warps
+    def rows_ahead(self) -> int:
+        """On their way to shared memory, for the first warp."""
+        return self.turns_ahead * self.rows
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block: the rows on their way, and two places from each warp to the next, each of `rows` rows."""
-        return VECTOR_BYTES * WARP * self.vectors * (ROWS_AHEAD + 2 * self.rows * (self.warps - 1))
+        """Of a block: the rows on their way, and those of two turns for each other warp."""
+        return VECTOR_BYTES * WARP * self.vectors * (self.rows_ahead + 2 * self.rows * (self.warps - 1))
 
     def illegal(self) -> str | None:
         """Shared memory is static."""
@@ -136,7 +131,7 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
         clocks = turns * (config.rows * a_row * ONE_WARP_CLOCKS + _BARRIER_CLOCKS)
         return demand_of_steps(
             spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=config.threads_per_block,
-            bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD / config.warps,
+            bytes_in_flight=self.bytes_in_flight(spec, config),
             rounds=1 + rounds_of(clocks / limits.clock_hz),
             instructions=a_row * turns * config.rows, written=2 * a_row * config.rows,
             registers=min(registers(spec, config), most_registers(config)), shared_bytes=config.shared_bytes,
@@ -144,11 +139,11 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
 
     def edge_cases(self, spec: StencilSpec, config: PipelinedConfig) -> Iterator[Extents]:
         """Sizes that leave the last block of a row few of its columns, or all but few."""
-        return edges_of_streams(spec, config, ROWS_AHEAD)
+        return edges_of_streams(spec, config, config.rows_ahead)
 
     def inputs(self, spec: StencilSpec, config: PipelinedConfig) -> Mapping[str, object]:
         """The reach with what a mirror adds, the columns that steps use up, and how rows are divided into strips."""
-        return {**stream_inputs(spec, config), "rows_ahead": ROWS_AHEAD}
+        return stream_inputs(spec, config)
 
     @override
     def plan(self, spec: StencilSpec, config: PipelinedConfig) -> Plan:
@@ -156,7 +151,7 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
 
     def bytes_in_flight(self, spec: StencilSpec, config: PipelinedConfig) -> int:
         """The rows that are on their way to shared memory, of the first warp alone: a thread's share of them."""
-        return VECTOR_BYTES * config.vectors * ROWS_AHEAD // config.warps
+        return VECTOR_BYTES * config.vectors * config.rows_ahead // config.warps
 
     @override
     def arithmetic(self, spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits: Limits) -> float:

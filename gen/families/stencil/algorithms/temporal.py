@@ -66,11 +66,6 @@ class TemporalConfig(Config):
         """A block is a warp."""
         return self.warps_per_sm
 
-    @property
-    def rows_of_strip(self) -> None:
-        """Strips are as long as they come."""
-        return None
-
 
 class Fused(Hashable, Protocol):
     """What the columns and strips of fused steps depend on, beside the spec."""
@@ -90,10 +85,6 @@ class Fused(Hashable, Protocol):
     @property
     def waves(self) -> int:
         """Blocks that a multiprocessor gets, over those it holds."""
-
-    @property
-    def rows_of_strip(self) -> int | None:
-        """That a strip has at most; None for as many as come."""
 
 
 class Temporal(StencilAlgorithm[TemporalConfig]):
@@ -235,10 +226,7 @@ class Blocks:
     @classmethod
     @lru_cache(512)
     def of(cls, spec: StencilSpec, config: Fused) -> Blocks:
-        """There are as many strips as fill the device `waves` times, if each is long beside what its ends use up.
-
-        Where these have too many rows, there are several times as many, so that they still fill it.
-        """
+        """There are as many strips as fill the device `waves` times, if each is long beside what its ends use up."""
         reach, columns = mirrored_reach_of(spec), Columns.of(spec, config)
         across = size("cols").ceil_div(columns.own).called("across")
         # From the first column that a warp writes to the last that it reads, and what is frozen behind it.
@@ -248,10 +236,6 @@ class Blocks:
         warps = (inner + (across - inner) * END_STRIPS) * images_of(spec)
         least = max(config.steps * (reach.up + reach.down), 8)
         strips = (resident // warps.at_least(1)).at_most(size("rows") // least).at_least(1)
-        if config.rows_of_strip is not None:
-            waves = size("rows").ceil_div(strips * config.rows_of_strip).called("strip_waves")
-            longest = size("rows").ceil_div(config.rows_of_strip)
-            strips = (waves * resident // warps.at_least(1)).at_least(longest).at_least(1)
         return cls(across, inner, strips.at_most(size("rows")).called("strips"))
 
     @cached_property
