@@ -129,7 +129,7 @@ def test_rows_and_vectors_of_a_stencil_are_in_flight_together(name: str, field: 
     [
         ("march", "ring", lambda config: config.ring - 1),
         ("temporal", "vectors", lambda _: ROWS_AHEAD),
-        ("pipelined", "rows", lambda config: config.rows_ahead),
+        ("pipelined", "rows", lambda config: config.rows_ahead - config.rows + 1),
     ],
     ids=("march", "temporal", "pipelined"),
 )
