@@ -287,7 +287,7 @@ def _first(meeting: Meeting, limit: float, links: dict[int, socket.socket]) -> N
                 problem = f"processes {away} did not come in time"
                 break
             link, said = accepted
-            number = int(said.get("rank", -1))
+            number = said.get("rank", -1)
             if said.get("gen") != __version__:
                 problem = f"process {number} has gen {said.get('gen')}, and process 0 has {__version__}"
             elif said.get("size") != meeting.size or number not in range(1, meeting.size):
@@ -353,7 +353,7 @@ def _accepted(listener: socket.socket, limit: float) -> tuple[socket.socket, dic
             return None
         link.settimeout(max(limit - time.monotonic(), 0.1))
         said = _heard(link)
-        if said is not None:
+        if said is not None and type(said.get("rank")) is int:
             return link, said
         link.close()  # of somebody else
     return None
