@@ -34,6 +34,7 @@ TAGS = {
     "stream": ("u4_x2_y2", "u2_x1_y8_stcs", "u16_x1_y2"),
     "shifted": ("u4_l32_w2", "u2_l32_w4", "u16_l32_w2", "u8_l16_w2"),
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
+    "stacked": ("tpb128_u4", "tpb256_u7"),
     "resident": ("tpb128", "tpb256"),
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
     "queued": ("x32_u16", "x64_u64_wgmem"),
@@ -43,6 +44,7 @@ SPACE_TAGS = {
     "march": ("w4_u2_z16_s3", "w8_u1_z64_s2", "w4_u1_z16_s4_stcs", "w4_u4_z16_s2"),
     "march fused": ("w4_u4_z16_s2_t2", "w8_u3_z16_s3_t3", "w8_u3_z16_s2_t4_stcs", "w8_u2_z32_s4_t2"),
     "naive": ("x32_y8_u1", "x32_y2_u2", "x64_y8_u1_wldg", "x32_y8_u1_wconst", "x32_y8_u1_ldcg"),
+    "stacked": ("tpb256_u1", "tpb128_u7"),
 }
 LINE_TAGS = {
     "resident": ("tpb128", "tpb1024"),

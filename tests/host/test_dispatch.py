@@ -47,7 +47,7 @@ def test_the_next_expected_variant_takes_what_the_first_does_not_without_a_warni
     tiny = extents(2, 1 << 19, 100)
     with caplog.at_level(logging.WARNING):
         taken = one.covering(one.choose(tiny), tiny)
-    assert taken.variant.algorithm.name == "shifted"
+    assert taken.variant.algorithm.name == "stacked"
     assert "nothing is tuned" in taken.why
     assert not caplog.records
 

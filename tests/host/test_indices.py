@@ -148,6 +148,14 @@ def test_numbers_of_32_bits_are_refused_where_elements_need_more(name: str, stri
             assert refused == is_narrow, apart
 
 
+def test_stacks_are_refused_where_elements_need_more_than_32_bits() -> None:
+    made, limits = find_variant(FAMILIES, "stencil_heat_de794a2b_f32__stacked_tpb256_u4", {}), Limits.of(DEFAULT_ARCH)
+    for rows, is_narrow in ((2**27 - 16, False), (2**27, True)):
+        sizes = {"rows": rows, "cols": 16, "in_pitch": 16, "out_pitch": 16, "steps": 1}
+        refused = made.algorithm.unsupported_extents(made.spec, made.config, sizes, limits) is not None
+        assert refused == is_narrow, rows
+
+
 def test_rows_of_few_elements_have_more_slots_than_elements() -> None:
     made = find_variant(FAMILIES, "reduction_sum_u8_axis0x2__multi_rows_g8_u2_v16_bpm8_i32", {})
     sizes = {**next(iter(made.edge_cases())), "outer": 1, "k3": 1, "n": 2**28, "r2": 2**28, "rs2": 2, "r3": 1}

@@ -42,7 +42,7 @@ def test_every_star_and_box_has_fused_steps_among_the_first(boundary: Boundary, 
         spec = gen.stencil(FORMS[form](2, radius), boundary=boundary, dtype=dtype)
         many = tags(spec, MANY_STEPS)
         assert many[0].startswith("temporal"), (form, radius)
-        assert len(many) == len(set(many)) <= 32
+        assert len(many) == len(set(many)) <= 36
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -69,7 +69,7 @@ def test_what_marches_through_few_planes_has_a_block_for_every_multiprocessor(ce
 def test_one_step_streams_unless_the_code_would_be_too_long() -> None:
     for form, radius in EACH:
         first = tags(gen.stencil(FORMS[form](2, radius)), ONE_STEP)
-        assert [tag for tag in first if not tag.startswith(("shifted", "naive"))] == [
+        assert [tag for tag in first if not tag.startswith(("shifted", "naive", "stacked"))] == [
             tag for tag in first if tag.startswith("stream")
         ]
         assert {*SHORT_ROWS} <= {*first}
@@ -157,7 +157,7 @@ def test_what_an_untuned_device_gets_has_registers_to_spare(boundary: Boundary, 
 @pytest.mark.parametrize(
     ("spec", "shape", "steps", "name"),
     [  # cases that lost to others on an H200, and neighbours that won
-        (gen.stencil(gen.star(2, 2)), (1_500_000, 3), 1, "naive_x4"),
+        (gen.stencil(gen.star(2, 2)), (1_500_000, 3), 1, "stacked"),
         (gen.stencil(gen.star(2, 7)), (65536, 12), 1, "naive"),
         (gen.stencil(gen.star(2, 1), dtype="f64"), (15, 257), 1, "naive"),
         (gen.stencil(gen.star(2, 3)), (5, 75704), 1, "shifted"),
@@ -167,6 +167,8 @@ def test_what_an_untuned_device_gets_has_registers_to_spare(boundary: Boundary, 
         (gen.stencil(gen.star(2, 2), dtype="f64"), (21, 2097153), 1, "shifted"),
         (gen.stencil([0.25, 0, 0.5, 0, 0, 0.25]), (524288,), 5, "overlapped_v4"),
         (gen.stencil(gen.box(2, 4), dtype="f64"), (16384, 16), 53, "naive_x8_y32_u4"),
+        (gen.stencil(gen.star(3, 5), boundary="nearest"), (524_289, 4, 2), 8, "stacked"),
+        (gen.stencil(gen.box(3, 1), boundary="wrap", dtype="float16"), (2_097_151, 5, 15), 1, "stacked"),
         (gen.stencil(gen.star(2, 1)), (8192, 8192), 1, "stream"),
         (gen.stencil(gen.box(2, 1)), (2_236_304, 128), 1, "stream"),
         (gen.stencil(gen.box(2, 1)), (13, 11136), 190, "temporal"),

@@ -19,6 +19,7 @@ from tests.mutants.change import (
 )
 
 STENCIL = "stencil/naive.cu.jinja"
+STACKED = "stencil/stacked.cu.jinja"
 STREAM = "stencil/stream.cu.jinja"
 SHIFTED = "stencil/shifted.cu.jinja"
 RESIDENT = "stencil/resident.cu.jinja"
@@ -53,6 +54,8 @@ ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['o
 ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
 ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_z16_s2_t3"
 ON_SPACE_32_BITS = ON_SPACE.replace("naive_x32_y8_u2", "naive_x32_y8_u2_i32")
+ON_STACKED = ON_SPACE.replace("naive_x32_y8_u2", "stacked_tpb128_u4")
+ON_FROZEN_STACKED = ON_LEVELS.replace("march_w4_u4_z16_s2_t3", "stacked_tpb128_u2")
 ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_z16_s3")
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
@@ -144,6 +147,54 @@ MUTANTS = (
         "stencil: wrong pitch of the output", ON_STENCIL, STENCIL, "* out_pitch + col;",
         "* in_pitch + col;", UNINITIALISED,
     ),
+    # stacked
+    Mutant(
+        "stacked: products and sums rounded apart", f"{_LAPLACIAN}__stacked_tpb128_u2", STACKED,
+        "(kWeights[z][n], near", "(1.0f, kWeights[z][n] * near", WRONG,
+    ),
+    Mutant(
+        "stacked: the last column first", f"{_LAPLACIAN}__stacked_tpb128_u2", STACKED,
+        "n = 0; n < kColumns; ++n", "n = kColumns - 1; n >= 0; --n", WRONG, at="columns",
+    ),
+    Mutant("stacked: one plane too few", ON_STACKED, STACKED, "j + 1 < kRead", "j + 2 < kRead", WRONG),
+    Mutant(
+        "stacked: all cells with the weights of the first", ON_STACKED, STACKED, "const int z = j - u;",
+        "const int z = j;", WRONG,
+    ),
+    Mutant(
+        "stacked: a cell not read that another needs", ON_STACKED, STACKED, "is_read |= 0 <=", "is_read = 0 <=", WRONG,
+    ),
+    Mutant("stacked: no column is outside", ON_STACKED, STACKED, "(inner", "(true", (WRONG, OUTSIDE_READ), at="inner"),
+    Mutant(
+        "stacked: rows lie beside each other", ON_STACKED, STACKED, "(kBelow[n] - kUp) * pitch", "(kBelow[n] - kUp)",
+        WRONG,
+    ),
+    Mutant(
+        "stacked: stacks of the next block too", ON_STACKED, STACKED, "behind >= stacks_behind || ", "",
+        (RACE, OUTSIDE_WRITE),
+    ),
+    Mutant(
+        "stacked: positions beyond the last", ON_STACKED, STACKED, "position >= positions || ", "",
+        (RACE, OUTSIDE_WRITE, WRONG),
+    ),
+    Mutant("stacked: last cells unguarded", ON_STACKED, STACKED, "", "", OUTSIDE_WRITE, at="last cells"),
+    Mutant(
+        "stacked: wrong pitch of the input", ON_STACKED, STACKED, "in_apart = rows * in_pitch",
+        "in_apart = rows * cols", (WRONG, OUTSIDE_READ),
+    ),
+    Mutant(
+        "stacked: wrong pitch of the output", ON_STACKED, STACKED, "row * out_pitch",
+        "row * in_pitch", (UNINITIALISED, RACE, WRONG),
+    ),
+    Mutant(
+        "stacked: planes outside are read", ON_STACKED, STACKED, "is_inside = from >= 0", "is_inside = true",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "stacked: columns outside are read", ON_STENCIL.replace("naive_x32_y8_u2", "stacked_tpb128_u4"), STACKED,
+        '"(kInner || "', '"(true || "', (WRONG, OUTSIDE_READ),
+    ),
+    Mutant("stacked: frozen rows change", ON_FROZEN_STACKED, STACKED, '"stays" if stay', '"false" if stay', WRONG),
     # march
     Mutant("march: no barrier between planes", ON_MARCH, MARCH, "", "", (RACE, UNINITIALISED), at="barrier"),
     Mutant("march: a plane is used before it has come", ON_MARCH, MARCH, '"n"(kRing - 2)', '"n"(kRing - 1)', IN_FLIGHT),

@@ -20,6 +20,7 @@ from gen.families.stencil.algorithms.overlapped import Overlapped
 from gen.families.stencil.algorithms.pipelined import Pipelined
 from gen.families.stencil.algorithms.resident import Resident
 from gen.families.stencil.algorithms.shifted import Shifted
+from gen.families.stencil.algorithms.stacked import Stacked
 from gen.families.stencil.algorithms.stream import Stream
 from gen.families.stencil.algorithms.temporal import Temporal
 from gen.families.stencil.algorithms.tiled import Naive, NaiveConfig, Queued, Tiled
@@ -31,6 +32,7 @@ from gen.paths import templates_root
 
 _ALGORITHMS = (
     Naive(),
+    Stacked(),
     Tiled(),
     Queued(),
     Stream(),

@@ -19,6 +19,7 @@ from gen.families.stencil.algorithms.overlapped import Overlapped, OverlappedCon
 from gen.families.stencil.algorithms.pipelined import Pipelined, PipelinedConfig
 from gen.families.stencil.algorithms.resident import ResidentConfig
 from gen.families.stencil.algorithms.shifted import ShiftedConfig
+from gen.families.stencil.algorithms.stacked import Stacked, StackedConfig
 from gen.families.stencil.algorithms.stream import StreamConfig
 from gen.families.stencil.algorithms.temporal import Columns, Temporal, TemporalConfig, most_registers, registers
 from gen.families.stencil.algorithms.tiled import NaiveConfig
@@ -53,6 +54,7 @@ _PIPELINES = (
     PipelinedConfig(vectors=4, levels=4, rows=2, turns_ahead=4, waves=3),
     PipelinedConfig(vectors=2, levels=2, rows=4, turns_ahead=2, waves=6),
 )
+_STACKS = (7, 4, 2)  # cells
 _RESIDENT = tuple(("resident", ResidentConfig(threads_per_block=threads)) for threads in (1024, 256))
 
 
@@ -60,8 +62,8 @@ def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
     """`stream`, or `march` through planes; the more neighbours a cell has, the more rows a warp computes."""
     spec = image_of(spec)
     if len(spec.axes) > 2:
-        return (*_single_marches(spec), *_naive(spec))
-    return (*_streams(spec), *_shifted(), *_naive(spec))
+        return (*_single_marches(spec), *_naive(spec), *_stacked(spec))
+    return (*_streams(spec), *_shifted(), *_naive(spec), *_stacked(spec))
 
 
 def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
@@ -70,10 +72,10 @@ def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     if len(spec.axes) > 2:
         few = len(spec.taps) <= _MANY_WEIGHTS_TO_FUSE and spec.dtype.size > 2
         fused_marches = _marches(spec, _FUSED_MARCHES if few else ())
-        return (*fused_marches, *_single_marches(spec), *_RESIDENT, *_naive(spec))
+        return (*fused_marches, *_single_marches(spec), *_RESIDENT, *_naive(spec), *_stacked(spec))
     fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
     half = MAX_FUSED_VARIANTS // 2
-    return (*fused[:half], *_streams(spec)[:2], *fused[half:], *_shifted(), *_RESIDENT, *_naive(spec))
+    return (*fused[:half], *_streams(spec)[:2], *fused[half:], *_shifted(), *_RESIDENT, *_naive(spec), *_stacked(spec))
 
 
 def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
@@ -212,6 +214,13 @@ def _naive(spec: StencilSpec) -> tuple[Choice, ...]:
         for x, y, rows, bits in shapes
         if rows == 1 or rows * len(spec.taps) <= MAX_TERMS_OF_THREAD
     )
+
+
+def _stacked(spec: StencilSpec) -> tuple[Choice, ...]:
+    """High stacks first, which share most."""
+    made = (StackedConfig(unroll=cells) for cells in _STACKS)
+    stacked = Stacked()
+    return tuple(("stacked", config) for config in made if is_searched(stacked, spec, config))
 
 
 def _shifted() -> tuple[Choice, ...]:

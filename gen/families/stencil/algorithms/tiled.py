@@ -43,6 +43,7 @@ from gen.families.stencil.spec import StencilSpec
 _MAX_UNROLLED_TERMS = 343  # of a cell, all written out: more take NVRTC long to compile
 _PLACES_OF_32_BITS = 2**31  # those outside, of neighbours, counted too
 _OTHER_INSTRUCTIONS = 30  # of a thread, before its first load and after its last
+_OF_SHORT_ROW = 0.5  # lines that a request touches for each of its rows
 _WEIGHTS_HELP = "where the kernel finds its weights"
 
 
@@ -173,7 +174,7 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         """Threads at the ends of an axis, and of blocks that reach beyond them, fold the places they read."""
         work, loads = work_of(spec, limits), loads_of_rows(spec, config.unroll)
         # A request of a warp of several short rows touches as many lines; one of f64 always touches two.
-        lines = max(0.75 * WARP / config.block_x, spec.dtype.size / 4, 1.0)
+        lines = max(_OF_SHORT_ROW * min(spec.dtype.size / 3, 1.0) * WARP / config.block_x, spec.dtype.size / 4, 1.0)
         terms = work.terms * config.unroll
         high = config.block_y * config.unroll
         at_ends = edge_share(extents["cols"], config.block_x if len(spec.axes) > 1 else config.block_x * high)

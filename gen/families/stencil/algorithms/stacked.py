@@ -1,0 +1,193 @@
+"""Threads that each compute a stack: cells of several planes, or of several rows of two axes, behind each other.
+
+Where the slowest axis is much longer than the others, few threads fit beside each other in a row, and what costs most
+is to find the places that a cell's neighbours have inside. All cells of a stack share these. Threads lie over the
+positions of a plane without a gap, however short its rows are; a block takes as many stacks behind each other as it
+has threads for. What several cells of a stack read is loaded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd, prod
+
+from typing_extensions import override
+
+from gen.arch import WARP
+from gen.dtypes import I32, U32
+from gen.families.base import Extents, Launch, Limits, Plan
+from gen.families.config import Config, tunable
+from gen.families.estimates import Demand
+from gen.families.expr import ONE, Expr, constant, size
+from gen.families.stencil.algorithms.common import (
+    StencilAlgorithm,
+    beyond_axes,
+    numbers,
+    reach_of,
+    stepping,
+    weight_lines,
+)
+from gen.families.stencil.algorithms.costs import LOAD, ONE_WARP_CLOCKS, demand_of_steps, rounds_of, work_of
+from gen.families.stencil.shapes import edge_extents, extents_of
+from gen.families.stencil.spec import StencilSpec
+
+_PLACES = 2**31  # of 32 bits
+_MOST_TERMS = 700  # of a thread, all written out: more leave the instruction cache
+_OTHER_INSTRUCTIONS = 70  # of a thread, divisions among them
+_OF_PLACE = {"constant": 5, "frozen": 6, "nearest": 6, "wrap": 12, "reflect": 12, "mirror": 12}  # to find it inside
+_WAIT_SECONDS = 0.15e-6  # for a plane that is read, of the last stacks
+_REGISTERS = 64  # of a thread, about
+_BANK_BYTES = 128  # that all banks of a first-level cache deliver at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackedConfig(Config):
+    """How high a stack is, and how many threads a block has."""
+
+    threads_per_block: int = tunable("tpb", (128, 256), base=128, help="threads of a block")
+    unroll: int = tunable("u", (1, 2, 4, 7), base=4, help="cells of a stack")
+
+
+class Stacked(StencilAlgorithm[StackedConfig]):
+    """Computes one time step in a launch; threads lie over the positions of a plane, however short its rows are."""
+
+    name = "stacked"
+    template = "stencil/stacked.cu.jinja"
+    summary = (
+        "Every thread computes a stack, one cell of each of several planes, straight from global memory; where its "
+        "neighbours lie is found once, and what several cells read is loaded once."
+    )
+    config = StackedConfig
+
+    @override
+    def illegal(self, spec: StencilSpec, config: StackedConfig) -> str | None:
+        return beyond_axes(spec, 2, 3)
+
+    def unsearched(self, spec: StencilSpec, config: StackedConfig) -> str | None:
+        """The code must not be too long."""
+        return "its code would be too long" if config.unroll * len(spec.taps) > _MOST_TERMS else None
+
+    def unsupported_extents(
+        self, spec: StencilSpec, config: StackedConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Places of 32 bits number all elements, and those that the last stacks would have."""
+        slow, *others = spec.axes
+        apart = max(extents["in_pitch"], extents["out_pitch"]) * (extents["rows"] if len(others) > 1 else 1)
+        if (extents[slow] + spec.shape[0] + config.unroll) * apart >= _PLACES:
+            return f"places of 32 bits are for arrays of fewer than {_PLACES} elements"
+        return super().unsupported_extents(spec, config, extents, limits)
+
+    @override
+    def edge_cases(self, spec: StencilSpec, config: StackedConfig) -> Iterator[Extents]:
+        """Planes that several stacks of a block share, and that take several blocks; the last stack has few cells."""
+        threads = config.threads_per_block
+        for place, deep in enumerate(edge_extents(config.unroll)):
+            for cells in (5, threads // 2 + place, threads + 1 + place):
+                high = 2 + place % 2
+                shape = (deep, high, cells // high) if len(spec.axes) > 2 else (deep, cells)
+                yield extents_of(spec, shape, 1 + place % 2, gap=place)
+
+    def inputs(self, spec: StencilSpec, config: StackedConfig) -> Mapping[str, object]:
+        """The positions in a plane that are read, in the order of the weights, and their weights in each plane."""
+        reach, columns = reach_of(spec), _columns(spec)
+        weights = dict(spec.taps)
+        planes = range(-reach.before[0], reach.after[0] + 1)
+        lines = weight_lines([[weights.get((z, *column), 0.0) for column in columns] for z in planes], spec.accumulator)
+        below = [column[0] + reach.up for column in columns] if len(spec.axes) > 2 else []
+        return {
+            "lines": lines,
+            "below": _lines_of(below),
+            "beside": _lines_of([column[-1] + reach.left for column in columns]),
+            "columns": len(columns),
+        }
+
+    @override
+    def plan(self, spec: StencilSpec, config: StackedConfig) -> Plan:
+        across, behind, count = _blocks(spec, config)
+
+        def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
+            return Launch(
+                grid=(count, ONE, ONE),
+                block=(config.threads_per_block, 1, 1),
+                arguments=(source, target, *numbers(spec, in_pitch, I32), (U32, across), (U32, behind)),
+                across=across,
+            )
+
+        return stepping(spec, sweep)
+
+    @override
+    def demand(
+        self, spec: StencilSpec, config: StackedConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        """All threads find places inside, each of its own position and of its own planes."""
+        work, (loads, rows) = work_of(spec, limits), _read(spec, config.unroll)
+        _, _, count = _blocks(spec, config)
+        positions = prod(extents[axis] for axis in spec.axes[1:])
+        slow = extents[spec.axes[0]]
+        stacks = positions * -(-slow // config.unroll)
+        blocks = max(count.at(extents), 1)
+        # Stacks of a warp that lie behind each other: whether they lie in the same banks.
+        apart = positions * config.unroll * spec.dtype.size % _BANK_BYTES
+        behind = -(-WARP // max(positions, 1))
+        lines = max(behind * gcd(apart, _BANK_BYTES) / _BANK_BYTES, WARP * spec.dtype.size / _BANK_BYTES, 1.0)
+        high, *wide = (before + 1 + after for before, after in zip(work.reach.before, work.reach.after, strict=True))
+        words = [boundary if isinstance(boundary, str) else "mirror" for boundary in spec.boundaries]
+        found = _OF_PLACE[words[0]] * (high + config.unroll - 1)
+        # Where all columns lie inside, those of a row lie beside one place.
+        inner = 1.0
+        for axis, extent in zip(spec.axes[1:], wide, strict=True):
+            inner *= max(extents[axis] + 1 - extent, 0) / max(extents[axis], 1)
+        folded = sum(_OF_PLACE[word] * extent for word, extent in zip(words[1:], wide, strict=True))
+        checks = 2 * any("constant" in ends for ends in spec.ends)
+        of_places = inner * 2 * rows + (1 - inner) * (folded + (2 + checks) * loads)
+        each = loads * (1 + work.converted) + of_places + work.terms * config.unroll * work.slots
+        # Of large planes no cache keeps what the stack before has read.
+        kept = 4 * positions * spec.dtype.size * (high + config.unroll) < limits.l2_bytes
+        alone = _OTHER_INSTRUCTIONS + found + each + 4 * config.unroll
+        instructions = (alone + (loads + config.unroll) * LOAD * lines) * stacks / (blocks * config.threads_per_block)
+        return demand_of_steps(
+            spec, extents, limits, blocks=blocks, threads_per_block=config.threads_per_block,
+            bytes_in_flight=spec.dtype.size * config.unroll,
+            rounds=1 + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz), instructions=instructions,
+            written=alone, registers=_REGISTERS,
+            moved_share=1.0 if kept else 1 + (high - 1) / (2 * config.unroll),
+            last_seconds=_WAIT_SECONDS * (high + config.unroll),
+        )  # fmt: skip
+
+    def bytes_in_flight(self, spec: StencilSpec, config: StackedConfig) -> int:
+        """The cells of its stack: their neighbours are other threads' cells."""
+        return config.unroll * spec.dtype.size
+
+
+@lru_cache(512)
+def _blocks(spec: StencilSpec, config: StackedConfig) -> tuple[Expr, Expr, Expr]:
+    """Blocks side by side over a plane, stacks behind each other of a block, and all blocks."""
+    slow, *others = spec.axes
+    positions = size(others[0]) * size(others[1]) if len(others) > 1 else size(others[0])
+    threads = constant(config.threads_per_block)
+    across = positions.ceil_div(config.threads_per_block).called("blocks_across")
+    behind = (threads // positions.at_least(1)).at_least(1).called("stacks_behind")
+    return across, behind, across * size(slow).ceil_div(config.unroll).ceil_div(behind)
+
+
+@lru_cache(512)
+def _columns(spec: StencilSpec) -> tuple[tuple[int, ...], ...]:
+    """The positions beside a cell's own of which any plane is read, in the order of the weights."""
+    return tuple(sorted({offset[1:] for offset, _ in spec.taps})) or ((0,) * (len(spec.axes) - 1),)
+
+
+@lru_cache(512)
+def _read(spec: StencilSpec, unroll: int) -> tuple[int, int]:
+    """Cells that a stack of so many reads, and rows in which these lie."""
+    places = {(offset[0] + u, *offset[1:]) for offset, _ in spec.taps for u in range(unroll)}
+    return len(places), len({place[:-1] for place in places})
+
+
+def _lines_of(places: list[int]) -> tuple[str, ...]:
+    """Whole numbers as the lines of a C++ initializer."""
+    words = [str(place) for place in places]
+    return tuple(
+        ", ".join(words[at : at + 20]) + ("," if at + 20 < len(words) else "") for at in range(0, len(words), 20)
+    )
