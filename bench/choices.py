@@ -82,6 +82,7 @@ def specs() -> Iterator[Any]:
     )
     yield "stencil_heat_de794a2b_f32"
     yield gen.stencil(gen.star(1, 3), boundary="wrap")
+    yield gen.stencil(gen.star(2, 1), dtype="float64")
     yield gen.stencil(gen.star(3, 1), boundary="mirror")
     yield "system_wave_7d72a419_f32"
     u, v = gen.fields("u v", ndim=3)
