@@ -42,7 +42,7 @@ def calls(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     return array, {"axis": axis, "keepdims": draw(st.booleans())}
 
 
-@settings(max_examples=10)
+@settings(max_examples=max(settings().max_examples // 5, 1))
 @given(calls())
 def test_every_reduction_gives_what_numpy_gives(call: tuple[np.ndarray[Any, Any], dict[str, Any]]) -> None:
     array, arguments = call

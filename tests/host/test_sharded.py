@@ -51,6 +51,7 @@ def test_so_have_systems_of_fields(seeds: range) -> None:
         assert same(computed(problem, seed), right(problem)), f"tests.sharding.drawn_system({seed}), order {seed}"
 
 
+@pytest.mark.exhaustive
 def test_the_emitted_kernels_have_the_bits_of_one_device_too() -> None:
     cells = cells_of(41, 30)
     machine = Machine(seed=5)
