@@ -31,7 +31,7 @@ from threading import Lock
 from gen.emit.folder import MAKE_ROOM, alone
 from gen.errors import CompileError, MissingToolError, StoreError
 from gen.proof import elf, ptx
-from gen.proof.code import Code, Library, cluster, most_threads
+from gen.proof.code import Code, Library, cluster, most_threads, plain_name
 from gen.proof.native import Runtime
 from gen.proof.ptx import PtxError, translated
 from gen.toolchain.cache import Cache, write_whole
@@ -527,15 +527,15 @@ def _unit_lines(sources: Sequence[Source], texts: Sequence[str]) -> Iterator[str
 
 def _stray_variables(library: bytes) -> str:
     """The variables that lie neither in shared nor in constant memory; the guards of shared arrays are none."""
-    names = (
-        symbol.name
+    names = {
+        plain_name(symbol.name)
         for symbol in elf.read(library).symbols
         if symbol.is_object
         and symbol.section.writable
         and symbol.section.name.startswith((".data", ".bss", ".tdata", ".tbss"))
         and not symbol.section.name.startswith(".data.rel.ro")
         and not symbol.name.startswith("_ZGV")
-    )
+    }
     return ", ".join(sorted(names))
 
 

@@ -151,7 +151,7 @@ class Library:
             for number, entry in enumerate(entries)
         }
         constants = tuple(
-            Variable(_plain_name(symbol.name), self._base + symbol.address, symbol.bytes)
+            Variable(plain_name(symbol.name), self._base + symbol.address, symbol.bytes)
             for symbol in self._layout.symbols
             if symbol.section.name == f"constant_{slot}" and symbol.bytes
         )
@@ -180,7 +180,7 @@ class Library:
             owner = next((e for e in entries if symbol.name.startswith(f"_ZZ{len(e)}{e}E")), entry)
             if owner == entry:
                 start = symbol.address - section.address
-                shared.append(Variable(_plain_name(symbol.name), start, symbol.bytes))
+                shared.append(Variable(plain_name(symbol.name), start, symbol.bytes))
                 objects[start : start + symbol.bytes] = bytes([min(len(shared), 255)]) * symbol.bytes
         ways = taken(text, entry)
         if len(ways) != len(signature):  # written in a way that is not understood: it may do anything
@@ -199,7 +199,7 @@ class Library:
         return address
 
 
-def _plain_name(mangled: str) -> str:
+def plain_name(mangled: str) -> str:
     """The last name in a mangled one: `tile` of `_ZZ4kernE4tile`, `weights` of `_ZN9variant_37weightsE`."""
     match = _LOCAL.search(mangled)
     if match is not None:
