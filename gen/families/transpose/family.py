@@ -140,7 +140,7 @@ class Transpose(DenseFamily[MatrixSpec]):
 
     @override
     def first_stays(self, shape_class: str) -> float:
-        """The least estimate is the better choice, by times of all variants on an H200; but of copies as they are."""
+        """But of copies the least estimate is the better choice: bench/estimates-transpose-h200.json."""
         return super().first_stays(shape_class) if shape_class == ShapeClass.COPY.value else 0.98
 
     @override
