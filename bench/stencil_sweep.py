@@ -112,7 +112,7 @@ def cases() -> Iterator[Case]:
         ):  # fmt: skip
             yield Case(form, radius, dtype, 1, extent, goal=goal)  # type: ignore[arg-type]
         for form, radius, dtype, goal in (
-            ("star", 1, F32, 3.0), ("star", 1, F64, 1.1), ("box", 1, F32, 2.1), ("star", 2, F32, 0.0),
+            ("star", 1, F32, 3.8), ("star", 1, F64, 1.9), ("box", 1, F32, 2.5), ("star", 2, F32, 2.2),
         ):  # fmt: skip
             for boundary in BOUNDARIES if (form, dtype) == ("star", F32) and radius == 1 else ("constant",):
                 yield Case(form, radius, dtype, MANY, extent, boundary, goal if large else 0.0)  # type: ignore[arg-type]
