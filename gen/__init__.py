@@ -5,6 +5,7 @@ Importing `gen` loads nothing else: neither NumPy nor a compiler nor a driver.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 TYPE_CHECKING = False  # as checkers know it; `typing` takes longer to load than the rest of this module
@@ -133,7 +134,7 @@ def __getattr__(name: str) -> object:
     if name in _FRAMEWORKS:
         return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'gen' has no attribute {name!r}")
+        raise AttributeError(f"module 'gen' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     home = import_module(_HOMES[name])
     # The package `tune` can be called.
     found = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)

@@ -206,6 +206,8 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: Modes = "refle
         kernel = _kernels["correlate", type(input), input.dtype, input.ndim, *content, mode, cval, origin, axes,
                           device, type(device)]  # fmt: skip
     except (KeyError, AttributeError, TypeError):
+        kernel = None  # what cannot be done then is said without this error
+    if kernel is None:
         given = read("input", input)
         kernel = _correlation(
             given.dtype, len(given.shape), *content, _hashable("mode", mode), cval, _hashable("origin", origin),
@@ -242,6 +244,8 @@ def _reduced(op: str, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any, 
     try:  # types too: 1, 1.0 and True are the same key
         kernel = _kernels[op, type(x), x.dtype, x.ndim, axis, type(axis), keepdims, dtype, ddof, device, type(device)]
     except (KeyError, AttributeError, TypeError):  # not found yet, or it says less of itself, or cannot be looked up
+        kernel = None
+    if kernel is None:
         given = read("x", x)
         named = _hashable("axis", axis)
         kernel = loaded(reduction_of(op, given.dtype, len(given.shape), named, keepdims, dtype, ddof), device)
@@ -256,6 +260,8 @@ def _permuted(
     try:
         kernel = _kernels[order_of, type(x), x.dtype, x.ndim, axes, device, type(device)]
     except (KeyError, AttributeError, TypeError):
+        kernel = None
+    if kernel is None:
         if isinstance(axes, list):
             return _permuted(order_of, x, tuple(axes), out, stream, device)
         given = read("x", x)
@@ -378,7 +384,7 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
         return None
     named = tuple(map(python_int, axis)) if isinstance(axis, tuple) else (python_int(axis),)
     if not _all(type(one) is int and -ndim <= one < ndim for one in named):
-        raise ShapeError("axis", f"must be from {-ndim} to {ndim - 1}, or None for all axes", repr(axis))
+        raise ShapeError("axis", f"must be a whole number from {-ndim} to {ndim - 1}, or None for all axes", repr(axis))
     positive = sorted(one % ndim for one in named)
     if len(set(positive)) < len(positive):
         raise ShapeError("axis", "must name each axis once", repr(axis))

@@ -15,6 +15,7 @@ from gen.emit.render import render
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant, html_table
 from gen.families.estimates import estimated_us
+from gen.families.extents import sizes_in_words
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.folder import find_known
@@ -460,6 +461,9 @@ class Chooser:
         of_limit: Any = winner.evidence.get("of_limit")
         if is_number(median):
             why += f": median {median:.4g} us"
+        measured: Any = winner.evidence.get("extents")
+        if is_number(median) and isinstance(measured, dict):
+            why += f" at {sizes_in_words(measured, pitches=False)}"
         if is_number(of_limit):
             why += f", {100 * of_limit:.1f} % of the limit"
         driver = winner.evidence.get("driver")

@@ -207,9 +207,9 @@ def test_what_numpy_warns_of_is_warned_of(name: str, array: np.ndarray[Any, Any]
 
 
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
-    ("sum", (np.zeros(3),), {"axis": 1}, "axis must be from -1 to 0, or None"),
+    ("sum", (np.zeros(3),), {"axis": 1}, "axis must be a whole number from -1 to 0, or None"),
     ("sum", (np.zeros((3, 3)),), {"axis": (0, -2)}, "axis must name each axis once"),
-    ("sum", (np.zeros(3),), {"axis": True}, "axis must be from -1 to 0"),
+    ("sum", (np.zeros(3),), {"axis": True}, "axis must be a whole number from -1 to 0"),
     ("sum", (np.zeros(3),), {"axis": [[0]]}, "axis must be one value for all axes, or a tuple"),
     ("sum", ([1.0],), {}, "x must be a NumPy array"),
     ("var", (np.zeros(3),), {"correction": 0.5}, "correction must be a whole number"),

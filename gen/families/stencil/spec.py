@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import product
 from numbers import Real
@@ -271,7 +272,9 @@ def boundaries_of(given: object, axes: int, subject: str = "stencil.boundary") -
     if len(listed) != axes or not known:
         several = f"{axes} of them, one an axis" if axes > 1 else "a list of one"
         rule = f"must be one of {', '.join(BOUNDARIES)}, or {several}; in a list a pair names one for each end"
-        raise SpecError(subject, rule, repr(given))
+        ends = [end for pair in pairs for end in pair if isinstance(end, str) and end not in BOUNDARIES]
+        meant = get_close_matches(ends[0], BOUNDARIES, 1) if ends else ()
+        raise SpecError(subject, rule, repr(given), next_step=f"Did you mean {meant[0]}?" if meant else "")
     return cast("tuple[Outside, ...]", tuple(pair[0] if pair[0] == pair[1] else pair for pair in pairs))
 
 

@@ -59,7 +59,7 @@ def test_the_first_call_of_a_problem_is_tuned_and_later_kernels_find_the_winner(
     kernel = gen.load(SUM, device=timed, tune=BUDGET)
     total(kernel)
     assert kernel.variant_for(SIZE) == fast
-    words = f"tuned on Fake GPU for 2^12 to 2^15 elements, n {SIZE}, aligned to 16 bytes: median 50 us"
+    words = f"tuned on Fake GPU for 2^12 to 2^15 elements, n {SIZE}, aligned to 16 bytes: median 50 us at n 5000"
     assert kernel.why_for(SIZE) == words
     later = gen.load(SUM, shape=SIZE, device=timed)
     assert (later.variant, later.tuned) == (fast, True)
