@@ -25,7 +25,7 @@ from gen.store.tuned import Winner, all_winners, merged
 log = logging.getLogger("gen")
 LESS_THAN_TUNED, LESS_THAN_STALE = 0.75, 0.95
 """Parts of an estimated time under which another is taken: of a class's winner, of one that is stale or of a sibling;
-of what comes first untuned `Family.first_stays`."""
+of what comes first untuned, and of another spec's winner, `Family.first_stays`."""
 AT_FIRST_CALLS = "; gen.load(spec, tune='2s'), or gen.tuning('2s') around calls, would at the first call of each size"
 _REMEMBERED = 1024  # choices of a chooser: sizes that a program comes back to
 _TOO_LARGE = 1e300  # to be printed: JSON holds integers of any length
@@ -218,13 +218,13 @@ class Chooser:
         winners, others = self._winners.get(shape_class, []), tuple(self._others(shape_class))
         parts = []
         for winner in (*winners, *(() if any(not one.region.bounds for one in winners) else (None,))):
-            choice, trusted = self._chosen(shape_class, winner), winner is None or self._trusted(winner)
+            choice = self._chosen(shape_class, winner)
             made = choice.variant
             parts.append(
                 Part(
                     None if winner is None else winner.region, made, tuple(self._wider(made)) if choice.tuned else (),
-                    winner is not None and bool(winner.region.bounds) and trusted,
-                    LESS_THAN_TUNED if trusted else LESS_THAN_STALE,
+                    winner is not None and bool(winner.region.bounds) and self._trusted(winner),
+                    self._worth(shape_class, winner),
                     winner is not None and came_later(winner, others[0]),
                 )
             )  # fmt: skip
@@ -267,12 +267,11 @@ class Chooser:
         `python bench/choices.py` compares them.
         """
         choice = self._chosen(shape_class, winner)
-        trusted = winner is None or self._trusted(winner)
-        measured = winner is not None and bool(winner.region.bounds) and trusted
+        measured = winner is not None and bool(winner.region.bounds) and self._trusted(winner)
         unsupported = self._unsupported_extents(choice.variant, extents)
         if unsupported is None and measured:
             return choice
-        worth, supported = LESS_THAN_TUNED if trusted else LESS_THAN_STALE, unsupported is None
+        worth, supported = self._worth(shape_class, winner), unsupported is None
         for made in self._wider(choice.variant) if choice.tuned and not supported else ():
             if self._unsupported_extents(made, extents) is None and not self._slow_path_reason(
                 made, extents, alignment
@@ -488,6 +487,12 @@ class Chooser:
         except _UNUSABLE as error:
             return str(error)
         return None
+
+    def _worth(self, shape_class: str, winner: Winner | None) -> float:
+        """Under which part of the estimated time of a class's choice another is taken."""
+        if winner is None:  # nothing was measured for this spec; another spec's winner is one guess among others
+            return self.family.first_stays(shape_class)
+        return LESS_THAN_TUNED if self._trusted(winner) else LESS_THAN_STALE
 
     def _trusted(self, winner: Winner) -> bool:
         """Whether what was measured decides: on this device, of what is called today."""

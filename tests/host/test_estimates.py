@@ -123,3 +123,17 @@ def test_a_winner_stays_until_another_is_estimated_to_take_much_less() -> None:
     made = find_variant(FAMILIES, wide, {})
     assert estimate(chosen.variant, narrow) < LESS_THAN_TUNED * estimate(made, narrow)
     assert "by estimate" in chosen.why
+
+
+def test_the_winner_of_another_spec_gives_way_sooner_than_an_own_one() -> None:
+    spec = find_variant(FAMILIES, "transpose_1230_b32__gather_tpb256_u4", {}).spec
+    sizes = dict(extents_of(TRANSPOSES, spec, (146, 1, 129_288, 2)))
+    words, narrow = TRANSPOSES.shape_class(spec, sizes), "window_tile_t64_c64_w16_a32_ocol_stel"
+
+    def chosen(name: str) -> str:
+        winner = Winner("Some GPU", name, words, f"{name}__{narrow}", {})
+        return Chooser(TRANSPOSES, spec, (winner,), "Some GPU", H100, text_of=lambda _: "").choose(sizes).variant.name
+
+    own = TRANSPOSES.name_of(spec)
+    assert chosen(own).endswith(narrow)
+    assert not chosen("transpose_10_b32").endswith(narrow)
