@@ -67,6 +67,7 @@ def no_registers(spec: ReductionSpec, vec_bytes: int) -> str | None:
 def columns_demand(
     spec: ReductionSpec, extents: Extents, block: tuple[int, int], *, unroll: int, vec_bytes: int, combine: Combine,
     columns: int, matrices: int, strips: int, splits: int, aligned: bool, walk: float = 0.0, before: float = 0.0,
+    registers: int | None = None,
 ) -> Demand:  # fmt: skip
     """What blocks of threads that own neighbouring columns ask of a device.
 
@@ -84,6 +85,7 @@ def columns_demand(
         aligned: whether rows begin at multiples of vectors: else elements are loaded one by one.
         walk: instructions for each row, to find the next.
         before: instructions of a thread before its first load.
+        registers: of a thread; estimated unless given.
     """
     (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
     rows = max(extents["n"] / (splits * rows_y), 0.01)
@@ -100,7 +102,7 @@ def columns_demand(
         more_rounds=quotients,
         more_instructions=before + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
         combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
-        shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
+        registers=registers, shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
     )  # fmt: skip
 
 
@@ -223,11 +225,16 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
     ) -> Demand:
         sizes, item = {**extents, **limits.sizes()}, spec.dtype.size
         pitches = gcd(extents["row_pitch"], extents["outer_pitch"]) * item
+        state, threads = state_of(spec), config.columns_x * config.rows_y
+        words = config.vec_bytes // item * state.bytes // U32.size
+        # Quotients of moments take all registers that the template leaves a thread, and often a block its place.
+        large = 6 * words + config.unroll * config.vec_bytes // U32.size + 36 if state.moments and words > 4 else None
         return columns_demand(
             spec, extents, (config.columns_x, config.rows_y), unroll=config.unroll, vec_bytes=config.vec_bytes,
             combine=config.combine, columns=extents["inner"], matrices=extents["outer"],
             strips=built(self.strips, spec, config).at(sizes), splits=built(self.splits, spec, config).at(sizes),
             aligned=gcd(pitches, alignment) % config.vec_bytes == 0,
+            registers=large and min(large, limits.registers_per_multiprocessor // threads),
         )  # fmt: skip
 
     @override

@@ -210,6 +210,8 @@ TICKET_SECONDS, FLAGS_SECONDS = 2.0e-6, 1.2e-6
 """From the end of the last block's loads to the results of blocks that share them: fences, an atomic, a wait."""
 TAKEN_SECONDS, READ_SECONDS = 0.22e-9, 0.03e-9
 """Of one block, for each quarter of a sector of partial results that it takes over, by an atomic, or reads."""
+IN_TURN_SECONDS = 0.5e-6
+"""Of a partial result that a thread reads once it has added the one before: the latency of a load."""
 BLOCK_REDUCE_SECONDS = 0.3e-6
 OVERHEAD_INSTRUCTIONS = 60
 """Of a thread before its first load and after its last."""
@@ -230,6 +232,8 @@ def demand_of(
     more_instructions: float = 0.0,
     combine: Combine | None = None,
     handed: int = 0,
+    in_turn: float = 0.0,
+    registers: int | None = None,
     shared_bytes: int = 0,
     moved_share: float = 1.0,
     reduces: bool = True,
@@ -251,6 +255,8 @@ def demand_of(
         more_instructions: of a thread, beside those for vectors.
         combine: the strategy of blocks that share results; None where none do.
         handed: quarters of sectors of partial results that one block takes over from others.
+        in_turn: partial results that a thread of the last block reads one after the other, but the first.
+        registers: of a thread; estimated unless given.
         shared_bytes: of a block.
         moved_share: bytes that memory moves for a byte of the elements.
         reduces: whether warps of a block combine their states.
@@ -270,6 +276,10 @@ def demand_of(
     moved = elements * spec.dtype.size * moved_share + results * sum(dtype.size for _, _, dtype in spec.results)
     taken = {Combine.FLAGS: TAKEN_SECONDS, Combine.TICKET: READ_SECONDS}.get(combine, 0.0) if combine else 0.0
     shared = {Combine.TICKET: TICKET_SECONDS, Combine.FLAGS: FLAGS_SECONDS}.get(combine, 0.0) if combine else 0.0
+    reduced = BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP)
+    if registers is None:  # an element of fewer bytes takes a register, too
+        loaded = round(at_once) * max(vec_bytes, U32.size)
+        registers = min(32 + loaded // U32.size + items * state.bytes // U32.size // 2, 128)
     return Demand(
         moved_bytes=moved,
         blocks=max(blocks, 1),
@@ -277,11 +287,11 @@ def demand_of(
         bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes,
         rounds=max(ceil(vectors / at_once), 1) + more_rounds,
         instructions=OVERHEAD_INSTRUCTIONS + more_instructions + issuing * vectors * (6 + walk + items * of_item),
-        registers=min(32 + round(at_once) * vec_bytes // U32.size + items * state.bytes // U32.size // 2, 128),
+        registers=registers,
         shared_bytes=shared_bytes,
         launches=2 if combine is Combine.SECOND_PASS else 1,
         serial_instructions=more_instructions,
-        end_seconds=shared + taken * handed + BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP),
+        end_seconds=shared + reduced + taken * handed + IN_TURN_SECONDS * in_turn,
     )
 
 

@@ -231,7 +231,8 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
             walk=3 + 5 * config.axes * (config.axes > 1),
             more_instructions=60 * config.axes + 12 * rows.bit_length(),
             combine=config.combine if splits > 1 else None, handed=(splits - 1) * across * handed_quarters(spec),
-            reduces=rows > 1, moved_share=min(max(apart, spec.dtype.size), SECTOR_BYTES) / spec.dtype.size,
+            in_turn=(config.combine is Combine.TICKET) * max(splits - rows, 0) / rows, reduces=rows > 1,
+            moved_share=min(max(apart, spec.dtype.size), SECTOR_BYTES) / spec.dtype.size,
         )  # fmt: skip
 
     @override
