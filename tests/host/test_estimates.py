@@ -137,3 +137,17 @@ def test_the_winner_of_another_spec_gives_way_sooner_than_an_own_one() -> None:
     own = TRANSPOSES.name_of(spec)
     assert chosen(own).endswith(narrow)
     assert not chosen("transpose_10_b32").endswith(narrow)
+
+
+def test_warps_of_short_rows_go_both_ways() -> None:
+    family, spec = find_family(FAMILIES, "stencil"), gen.stencil([[1.0] * 9, *[[0.0] * 4 + [1.0] + [0.0] * 4] * 8])
+    name = family.name_of(spec)
+    made = find_variant(FAMILIES, f"{name}__stacked_tpb128_u4", {name: spec.to_json()})
+
+    def of_cell(cols: int) -> float:
+        sizes = dict(extents_of(family, spec, (65_536, cols)))
+        demand = made.algorithm.demand(made.spec, made.config, sizes, 16, H100)
+        assert demand is not None
+        return demand.instructions * demand.blocks * demand.threads_per_block / (65_536 * cols)
+
+    assert of_cell(9) > 1.6 * of_cell(4096)

@@ -135,18 +135,20 @@ class Stacked(StencilAlgorithm[StackedConfig]):
         high, *wide = (before + 1 + after for before, after in zip(work.reach.before, work.reach.after, strict=True))
         words = [boundary if isinstance(boundary, str) else "mirror" for boundary in spec.boundaries]
         found = _OF_PLACE[words[0]] * (high + config.unroll - 1)
-        # Where all columns lie inside, those of a row lie beside one place.
-        inner = 1.0
-        for axis, extent in zip(spec.axes[1:], wide, strict=True):
-            inner *= max(extents[axis] + 1 - extent, 0) / max(extents[axis], 1)
+        # Where all columns lie inside, those of a row lie beside one place; a warp goes both ways if its threads do.
+        insides = [max(extents[axis] + 1 - extent, 0) for axis, extent in zip(spec.axes[1:], wide, strict=True)]
+        share = prod(insides[:-1]) / max(positions, 1)
+        inner = min(share * (insides[-1] + (WARP - 1) * min(insides[-1], 1)), 1.0)
+        outer = 1.0 - share * max(insides[-1] - (WARP - 1), 0)
         folded = sum(_OF_PLACE[word] * extent for word, extent in zip(words[1:], wide, strict=True))
         checks = 2 * any("constant" in ends for ends in spec.ends)
-        of_places = inner * 2 * rows + (1 - inner) * (folded + (2 + checks) * loads)
-        each = loads * (1 + work.converted) + of_places + work.terms * config.unroll * work.slots
+        of_places = inner * 2 * rows + outer * (folded + (2 + checks) * loads)
+        each = (inner + outer) * (loads * (1 + work.converted) + work.terms * config.unroll * work.slots) + of_places
         # Of large planes no cache keeps what the stack before has read.
         kept = 4 * positions * spec.dtype.size * (high + config.unroll) < limits.l2_bytes
         alone = _OTHER_INSTRUCTIONS + found + each + 4 * config.unroll
-        instructions = (alone + (loads + config.unroll) * LOAD * lines) * stacks / (blocks * config.threads_per_block)
+        requests = (inner + outer) * loads + config.unroll
+        instructions = (alone + requests * LOAD * lines) * stacks / (blocks * config.threads_per_block)
         return demand_of_steps(
             spec, extents, limits, blocks=blocks, threads_per_block=config.threads_per_block,
             bytes_in_flight=spec.dtype.size * config.unroll,
