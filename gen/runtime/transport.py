@@ -11,7 +11,10 @@ import json
 import logging
 import os
 import weakref
+from contextlib import suppress
 from importlib.util import find_spec
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -118,9 +121,30 @@ class NcclTransport(Transport):
         said = processes.all_say("" if made is None else bytes(made).hex())[0]
         self._communicator: Any = None
         with self._refusing():
-            number = nccl.core.UniqueId.from_bytes(bytes.fromhex(said))
-            self._communicator = nccl.core.Communicator.init(processes.size, processes.rank, number)
+            self._communicator = self._connected(nccl.core.UniqueId.from_bytes(bytes.fromhex(said)))
         processes.on_failure(self._communicator.abort)  # ends kernels that wait for the one that died
+
+    def _connected(self, number: Any) -> Any:
+        """The communicator, made by another thread: NCCL waits for all processes, even for one that dies meanwhile."""
+        made: Queue[Any] = Queue()
+
+        def connect() -> None:
+            entered = self._device.enter()
+            try:
+                made.put(self._nccl.Communicator.init(self._processes.size, self._processes.rank, number))
+            except Exception as error:  # raised by the thread that waits  # noqa: BLE001
+                made.put(error)
+            finally:
+                self._device.leave(entered)
+
+        Thread(target=connect, name="gen, NCCL", daemon=True).start()
+        while True:
+            self._processes.check()
+            with suppress(Empty):
+                found = made.get(timeout=0.1)
+                if isinstance(found, Exception):
+                    raise found
+                return found
 
     def _exchange(self, sends: list[tuple[int, Rows, int]], receives: list[tuple[int, Rows, int]]) -> None:
         with self._refusing(), self._nccl.group():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from ctypes import string_at
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from threading import Event, local
@@ -210,28 +211,35 @@ class FakeNccl:
     def get_unique_id(self) -> bytes:
         return b"the same"
 
-    def init(self, size: int, rank: int, number: bytes) -> Any:
+    def init(self, size: int, rank: int, number: bytes) -> FakeCommunicator:
         assert number == b"the same"
         assert rank in range(size)
-        self.own.rank = rank
-        return self
-
-    def abort(self) -> None:
-        self.aborted += 1
+        return FakeCommunicator(self, rank)
 
     @contextmanager
     def group(self) -> Iterator[None]:
         self.own.asked = []
         yield
         device = self.own.device
-        for sends, address, size, other, stream in sorted(self.own.asked, key=lambda one: not one[0]):
+        for sends, rank, address, size, other, stream in sorted(self.own.asked, key=lambda one: not one[0]):
             if sends:
                 device.synchronize(stream)
-                self.sent[self.own.rank, other].put(string_at(address, size))
+                self.sent[rank, other].put(string_at(address, size))
             else:
-                content = np.frombuffer(self.sent[other, self.own.rank].get(timeout=20), np.uint8)
+                content = np.frombuffer(self.sent[other, rank].get(timeout=20), np.uint8)
                 assert content.size == size
                 device.upload(address, content, stream)
+
+
+@dataclass(frozen=True)
+class FakeCommunicator:
+    """That of one process."""
+
+    nccl: FakeNccl
+    rank: int
+
+    def abort(self) -> None:
+        self.nccl.aborted += 1
 
     def send(self, buffer: Any, peer: int, *, stream: int) -> None:
         self._ask(True, buffer, peer, stream)
@@ -242,7 +250,7 @@ class FakeNccl:
     def _ask(self, sends: bool, buffer: Any, peer: int, stream: int) -> None:
         seen = buffer.__cuda_array_interface__
         assert (seen["typestr"], seen["strides"]) == ("|u1", None)
-        self.own.asked.append((sends, seen["data"][0], seen["shape"][0], peer, stream))
+        self.nccl.own.asked.append((sends, self.rank, seen["data"][0], seen["shape"][0], peer, stream))
 
 
 @pytest.fixture
@@ -265,7 +273,7 @@ def test_nccl_copies_what_hosts_would(nccl: FakeNccl, monkeypatch: pytest.Monkey
 def test_nccl_takes_over_where_each_process_has_it_and_a_gpu(
     nccl: FakeNccl, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gpu: Any = SimpleNamespace(index=0)
+    gpu: Any = SimpleNamespace(index=0, enter=lambda: True, leave=lambda _: None)
 
     def kinds(versions: list[str | None], gpus: list[str]) -> list[str]:
         def work(processes: Processes) -> str:
@@ -299,7 +307,13 @@ def test_what_nccl_refuses_is_said_and_a_death_ends_its_kernels(
     monkeypatch.setattr(nccl, "init", refused)
     with pytest.raises(ProcessError, match=r"NCCL must connect all processes \(got unhandled system error\)"):
         transport.NcclTransport(processes, device(0))
-    processes._fail(3)
+    waits = Event()
+    monkeypatch.setattr(nccl, "init", lambda *_: waits.wait(20))
+    with ThreadPoolExecutor(1) as threads:
+        connecting = threads.submit(transport.NcclTransport, processes, device(0))
+        processes._fail(3)
+        assert "Process 3 must not die" in str(connecting.exception(timeout=20))
+    waits.set()
     assert nccl.aborted == 1
     with pytest.raises(ProcessError, match="Process 3 must not die while others compute with it"):
         made.flush()
