@@ -166,7 +166,6 @@ class Algorithm(ABC, Generic[S, C]):
     repeatable: ClassVar[bool] = True  # False: it may give other bits every time
     links: ClassVar[tuple[str, ...]] = ()  # libraries of device code that its text is linked with: `cudadevrt`
     not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it: then it is proven on a GPU only
-    not_sampled: ClassVar[str | None] = None  # why the CPU cannot run a few blocks of a large grid without the others
     flag_word_of_finished_block: ClassVar[int] = (
         0  # words of 64 bits in zeroed scratch memory of a block that is done, and adds nothing
     )
@@ -476,9 +475,10 @@ class Family(ABC, Generic[S]):
         """Awkward sizes, small enough for the CPU run."""
 
     def far_cases(self, spec: S) -> Iterator[Extents]:
-        """Sizes of few elements, whose rows lie so far apart that elements have numbers beyond 2^33.
+        """Sizes at which elements have numbers beyond 2^33, on memory that exists where it is touched.
 
-        They are run whole, on memory that exists where it is touched.
+        Those of few elements, whose rows lie far apart, are run whole. Others have few results, neighbours in memory if
+        they are several, which all blocks share; chosen blocks run.
         """
         return iter(())
 

@@ -13,7 +13,7 @@ from gen.families.base import Expected, Kernel, Limits, Runner, Variant
 from gen.proof.cases import Case, Content, allocate, begins, cases_of, edge_cases, fill, has_elements, numbers_of
 from gen.proof.error_bounds import disagreement, sharpened
 from gen.proof.failures import AGAIN, BESIDE, CHANGED, REFUSED, WRONG, Failure, smallest
-from gen.proof.sampled import can_sample, check_sampled, far_cases, sampled_cases
+from gen.proof.sampled import can_sample, check_sampled, far_cases, sampled_cases, too_long
 
 CasesOf = Callable[[Variant], Sequence[Case]]
 """Says on which cases a variant is proven."""
@@ -104,9 +104,8 @@ def load(runner: AdjustableRunner, variants: Sequence[Variant], limits: Limits) 
 
 def unsupported_extents(variant: Variant, case: Case, limits: Limits) -> str | None:
     """Why the variant cannot take this case."""
-    if case.sampled and variant.algorithm.not_sampled is not None:
-        return variant.algorithm.not_sampled
-    return variant.algorithm.unsupported_extents(variant.spec, variant.config, case.extents, limits)
+    reason = variant.algorithm.unsupported_extents(variant.spec, variant.config, case.extents, limits)
+    return reason or too_long(variant, limits, case)
 
 
 def check(kernel: Kernel, limits: Limits, case: Case) -> Failure | None:

@@ -8,11 +8,11 @@ random. Every rule of the CPU run holds. What these blocks write is compared wit
 
 Blocks that depend on others are treated as follows. Scratch memory holds zeros where a block that did not run would
 have written: what adds up partial results then adds those of the chosen blocks, and the sum must be that of the
-elements they have read, each once, the first and the last among them. A zeroed scratch of one word counts blocks: those
-that do not run are counted beforehand, so that the last of the chosen takes itself for the last of all. Where a block
-waits for others, those that do not run have handed it what adds nothing: `Algorithm.flag_word_of_finished_block`. A
-private copy is made whole after some of the blocks that make it have been seen to copy rightly. Blocks of a cluster
-that wait for each other cannot be run in part: `Algorithm.not_sampled` says so.
+elements they have read, each once, the first and the last among them unless the results are shared. A zeroed scratch
+counts blocks, or clusters, in its first word: those that do not run are counted beforehand, so that the last of the
+chosen takes itself for the last of all. Where a block waits for others, those that do not run have handed it what adds
+nothing: `Algorithm.flag_word_of_finished_block`. A private copy is made whole after some of the blocks that make it
+have been seen to copy rightly. Blocks of a cluster run together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 
 from gen.dtypes import DType
 from gen.errors import RunError, ShapeError
-from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec
+from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec, Variant
 from gen.families.plans import Step, steps
 from gen.proof.cases import Case, Content, begins, numbers_of
 from gen.proof.error_bounds import disagreement, sharpened
@@ -42,6 +42,9 @@ EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end
 MULTIPROCESSORS = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do
 FEWER = 2**14 + 1  # where all is aligned: strips of a stencil that cost more at the rim are not cut to nothing there
 FEW_MULTIPROCESSORS = 2  # where the elements are few, and all blocks run
+SHARING_MULTIPROCESSORS = 2**14 - 1  # where all blocks share few results: each block has a tile at least
+MOST_OF_SHARING_THREAD = 2**13  # elements: of the threads of the grid, or of one block of each cluster
+MOST_SHARED_BYTES = 1 << 24  # of partial results
 FEW_ELEMENTS = 2**20  # of every array: they are looked at whole
 WHOLE_VECTORS = 64  # elements: rows of a multiple are whole vectors of any element, whole words of any vector
 WHOLE = 256  # blocks: a launch of as many runs whole
@@ -80,9 +83,29 @@ def sampled_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Ca
 
 
 def far_cases(family: Family[Any], spec: Spec, seed: int = 0) -> Iterator[Case]:
-    """Problems of few elements that lie far apart, as the family has them; `seed` chooses what they hold."""
+    """Problems of few elements that lie far apart, or of few results, as the family has them.
+
+    `seed` chooses what they hold.
+    """
     for number, extents in enumerate(family.far_cases(spec)):
-        yield Case(extents, Content.INTEGERS, number + 1000 * seed, number % 2, FEW_MULTIPROCESSORS, sampled=True)
+        few = all(prod(layout.shape) <= FEW_ELEMENTS for layout in family.layouts(spec, extents).values())
+        multiprocessors = FEW_MULTIPROCESSORS if few else SHARING_MULTIPROCESSORS
+        yield Case(extents, Content.INTEGERS, number + 1000 * seed, number % 2, multiprocessors, sampled=True)
+
+
+def too_long(variant: Variant, limits: Limits, case: Case) -> str | None:
+    """Why chosen blocks of it would take too long on a case of few results, which all blocks share."""
+    if case.multiprocessors != SHARING_MULTIPROCESSORS:
+        return None
+    sizes = {**case.extents, **limits.sizes()}
+    launches = [*steps(variant.plan, sizes)]
+    threads = max(prod(step.grid) * prod(step.block) // prod(step.cluster) for step in launches)
+    elements = max(prod(layout.shape) for layout in variant.family.layouts(variant.spec, case.extents).values())
+    if elements > threads * MOST_OF_SHARING_THREAD:
+        return "chosen blocks, or clusters, would read too much of results that all share"
+    if sum(scratch.bytes.at(sizes) for scratch in variant.plan.scratch) > MOST_SHARED_BYTES:
+        return "its last block would combine too many partial results"
+    return None
 
 
 def _large(spec: Spec) -> Iterator[tuple[Extents, int]]:
@@ -200,11 +223,12 @@ class _Sample:
         """Runs every launch of the plan, until something is wrong."""
         for step in steps(self._plan, self._sizes):
             count = prod(step.grid)
-            blocks = self._chosen(count) if count > WHOLE and not self._few else tuple(range(count))
+            together = prod(step.cluster)
+            blocks = self._chosen(count, together) if count > WHOLE and not self._few else tuple(range(count))
             storage = {name: self._storage(buffer, step) for name, buffer in self._buffers.items()}
             counters = self._counters(step) if len(blocks) < count else ()
             for counter in counters:
-                counter.value = count - len(blocks)
+                counter.value = (count - len(blocks)) // together
             handed = self._handed(step, blocks, count) if len(blocks) < count else ()
             most = STEPS_PER_THREAD if len(blocks) < count else STEPS_OF_LAST
             if counters or handed:  # the last block may add up what all have left
@@ -240,7 +264,9 @@ class _Sample:
             if found is None and operand.role != "in":
                 buffer = self._buffers[operand.name]
                 written = touched if operand.role == "out" else buffer.touched(TOUCHED_BY_WRITE)
-                found = self._wrong(operand, written) if buffer.layout.shape else self._wrong_total(operand, written)
+                found = (
+                    self._wrong_total(operand, written) if self._is_shared(buffer) else self._wrong(operand, written)
+                )
             if found is not None:
                 return found
         return None
@@ -286,8 +312,12 @@ class _Sample:
         judged = not step.setup or buffer.storage.writable
         return buffer.storage if judged else replace(buffer.storage, touched=None)
 
-    def _chosen(self, count: int) -> tuple[int, ...]:
-        """The numbers of the blocks that run, among so many."""
+    def _is_shared(self, output: _Buffer) -> bool:
+        """Whether its elements are few, and each has some of every block."""
+        return not output.layout.shape or self._case.multiprocessors == SHARING_MULTIPROCESSORS
+
+    def _chosen(self, count: int, together: int) -> tuple[int, ...]:
+        """The numbers of the blocks that run, among so many, of which so many neighbours form a cluster."""
         numbers = {0, 1, count - 2, count - 1, *(int(n) for n in self._random.integers(0, count, RANDOM_BLOCKS))}
         for operand in self._arrays:
             elements = prod(self._buffers[operand.name].layout.shape)
@@ -295,11 +325,12 @@ class _Sample:
                 if elements > edge:
                     there = edge * count // elements
                     numbers |= {there - 1, there, there + 1, *(number - there for number in numbers)}
-        return tuple(sorted(number for number in numbers if 0 <= number < count))
+        clusters = sorted({number // together for number in numbers if 0 <= number < count})
+        return tuple(cluster * together + rank for cluster in clusters for rank in range(together))
 
     def _counters(self, step: Step) -> tuple[ctypes.c_uint32, ...]:
         """The words that count the blocks of a launch."""
-        names = [s.name for s in self._plan.scratch if s.zeroed and s.bytes.at(self._sizes) == 4]
+        names = [s.name for s in self._plan.scratch if s.zeroed and not s.awaited and s.bytes.at(self._sizes) > 0]
         return tuple(
             ctypes.c_uint32.from_address(self._buffers[name].storage.low) for name in names if name in step.arguments
         )
@@ -310,7 +341,7 @@ class _Sample:
         found = []
         for scratch in self._plan.scratch:
             words, rest = divmod(scratch.bytes.at(self._sizes), 8 * count)
-            if flag_word and scratch.zeroed and scratch.name in step.arguments and not rest:
+            if flag_word and scratch.awaited and scratch.name in step.arguments and not rest:
                 layout = Layout((count, words), (8 * words, 8), np.dtype(np.uint64))
                 array = self._buffers[scratch.name].range.view(layout, 0)
                 array[:] = flag_word
@@ -371,22 +402,29 @@ class _Sample:
         return self._compare(operand, expected, buffer.view()[tuple(index)], index)
 
     def _wrong_total(self, operand: Operand, written: Array) -> _Finding | None:
-        """Whether a result without axes is that of the elements that were read."""
+        """Whether results that all blocks share are those of the elements that were read."""
         if not written.size:
             return None  # it takes all blocks
-        inputs, extents = {}, dict(self._case.extents)
+        inputs = {}
         for one in self._arrays:
             if one.role == "in":
                 layout, read = self._buffers[one.name].layout, self._touched(one)
-                last = prod(layout.shape) - 1
-                if not read.size or read[0] != 0 or read[-1] != last:
+                last, results = prod(layout.shape) - 1, prod(self._buffers[operand.name].layout.shape)
+                with_ends = self._case.multiprocessors != SHARING_MULTIPROCESSORS
+                if with_ends and (not read.size or read[0] != 0 or read[-1] != last):
                     missing = 0 if not read.size or read[0] != 0 else last
                     reason = f"no block that was run, the first and the last among them, reads {one.name}[{missing}]"
                     return _Finding(reason, UNTOUCHED)
-                inputs[one.name] = self._buffers[one.name].flat()[read]
-                extents |= {axis: 1 for axis in one.axes if isinstance(axis, str)}
-                extents |= {axis: read.size for axis in one.axes[-1:] if isinstance(axis, str)}
-        expected = self._family.oracle_at(self._spec, inputs, extents, operand.name, ())
+                # Each result with its own elements, and zeros where it has fewer: of several, neighbours take turns.
+                reduced = int(np.argmax(layout.shape))
+                length = int(np.bincount(read % results).max())
+                values = np.zeros((results, length), layout.dtype)
+                for result in range(results):
+                    own = self._buffers[one.name].flat()[read[read % results == result]]
+                    values[result, : own.size] = own
+                shape = [*layout.shape[:reduced], *layout.shape[reduced + 1 :], length]
+                inputs[one.name] = np.moveaxis(values.reshape(shape), -1, reduced)
+        expected = self._family.oracle_at(self._spec, inputs, self._case.extents, operand.name, ())
         return self._compare(operand, expected, self._buffers[operand.name].view(), [])
 
     def _compare(self, operand: Operand, expected: Expected | None, got: Array, index: list[Array]) -> _Finding | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from gen.families.expr import ONE, size
 from gen.families.extents import layouts_of
 from gen.families.names import base_variants, find_family, find_variant, variant
 from gen.families.probe import TileSpec
-from gen.families.reduction import Reduction, ReductionSpec, Shfl
+from gen.families.reduction import Reduction, ReductionSpec
 from gen.families.reduction.oracle import expected
 from gen.families.stencil import StencilSpec
 from gen.families.transpose import permutation
@@ -29,7 +29,15 @@ from gen.proof.host import HostRunner
 from gen.proof.memory import FAR, MARKS_PER_PAGE, PATTERN_BYTES, Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
 from gen.proof.prover import prove, unsupported_extents
-from gen.proof.sampled import EDGES, FEW_ELEMENTS, check_sampled, far_cases, read_only, sampled_cases
+from gen.proof.sampled import (
+    EDGES,
+    FEW_ELEMENTS,
+    SHARING_MULTIPROCESSORS,
+    check_sampled,
+    far_cases,
+    read_only,
+    sampled_cases,
+)
 from tests.fake_family import FakeFamily, FakeSpec, fake_variant
 from tests.outside.scan_family.scan import Scan
 
@@ -112,7 +120,7 @@ def test_large_cases_go_beyond_2_32_along_every_axis_and_in_all(family: Family[A
         assert "chosen blocks" in str(case)
 
 
-def test_problems_whose_results_are_few_but_not_one_are_left_out() -> None:
+def test_sampled_problems_have_one_result_or_many() -> None:
     family = Reduction()
     for label, results in (("sum_f32", 1), ("max_f16", 1), ("sum_f32_axis0", EDGES[-1]), ("sum_f32_axism1", EDGES[-1])):
         spec = family.from_label(label)
@@ -126,9 +134,10 @@ def test_problems_whose_results_are_few_but_not_one_are_left_out() -> None:
     [
         ("grid", "sum_f32_axis1"), ("flags", "max_f64_axis0"), ("rows", "argmin_f32_axism1"), ("strided", "sum_i8"),
         ("columns", "sum_f32_axis0"), ("columns", "prod_f16_axis1"), ("strided", "sum_f64_axis1x3"),
+        ("stream", "sum_f32_axis0"), ("cluster", "sum_f32_axis1"),
     ],
 )  # fmt: skip
-def test_rows_that_lie_far_apart_are_reduced_whole(algorithm: str, label: str, host_runner: HostRunner) -> None:
+def test_rows_that_lie_far_apart_and_few_results_are_right(algorithm: str, label: str, host_runner: HostRunner) -> None:
     family = Reduction()
     spec = family.from_label(label)
     assert spec is not None
@@ -136,7 +145,7 @@ def test_rows_that_lie_far_apart_are_reduced_whole(algorithm: str, label: str, h
         layout = family.layouts(spec, case.extents)["in"]
         reach = sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
         assert reach > 2**33 * layout.dtype.itemsize
-        assert np.prod(layout.shape) < FEW_ELEMENTS
+        assert np.prod(layout.shape) < FEW_ELEMENTS or case.multiprocessors == SHARING_MULTIPROCESSORS
     made = variant(family, spec, algorithm, family.algorithms[algorithm].config())
     (proof,) = prove(host_runner, [made], tuple(far_cases(family, spec)))
     assert proof.failure is None, str(proof.failure)
@@ -255,18 +264,6 @@ def test_what_reads_nothing_need_not_read_far(host_runner: HostRunner) -> None:
     cases = [case for case in sampled_cases(stencil, spec) if unsupported_extents(bases[0], case, LIMITS) is None]
     assert cases
     assert [proof.failure for proof in prove(host_runner, bases, cases)] == [None] * len(bases)
-
-
-def test_what_cannot_be_sampled_is_not() -> None:
-    class Waits(Shfl):
-        not_sampled: ClassVar[str | None] = "its blocks wait for each other"
-
-    family = Reduction()
-    family.algorithms = {"shfl": Waits()}
-    made = variant(family, ReductionSpec(), "shfl", Shfl.config())
-    (case,) = sampled_cases(family, made.spec)
-    assert unsupported_extents(made, case, LIMITS) == "its blocks wait for each other"
-    assert unsupported_extents(made, replace(case, sampled=False, extents={"n": 1}), LIMITS) is None
 
 
 class Plus(FakeFamily):

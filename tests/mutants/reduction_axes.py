@@ -466,7 +466,8 @@ LARGE = (
         "in + static_cast<unsigned>(matrix * matrix_pitch)", OUTSIDE_READ,
     ),
     Mutant(
-        "strided: offset in 32 bits", ON_STRIDED, AXES, "position.offset += position.on[axis] * strides[axis];",
+        "strided: offset in 32 bits", ON_STRIDED.replace("tpb64", "tpb256"), AXES,
+        "position.offset += position.on[axis] * strides[axis];",
         "position.offset += static_cast<unsigned>(position.on[axis] * strides[axis]);", OUTSIDE_READ,
     ),
     Mutant(
@@ -486,6 +487,14 @@ LARGE = (
     Mutant(
         "columns: places within a matrix in 32 bits", ON_COLUMNS, COLUMNS, "top[here * pitch + item]",
         "top[static_cast<unsigned>(here * pitch) + item]", WRONG,
+    ),
+    Mutant(
+        "stream of rows: elements counted in 32 bits", ON_STREAM, STREAM, "const long long items = n * columns;",
+        "const unsigned items = n * columns;", UNTOUCHED,
+    ),
+    Mutant(
+        "stream of rows: vectors from an index of 31 bits", ON_STREAM, STREAM, "    long long i = static",
+        "    int i = static", OUTSIDE_READ,
     ),
     Mutant(
         "rows: first row in 31 bits", ON_ROWS_AT_ONCE, ROWS,

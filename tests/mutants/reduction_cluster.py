@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gen.proof.failures import AGAIN, WRONG
-from tests.mutants.change import CLUSTER_BARRIER, INDEX, LIFETIME, RACE, UNINITIALISED, Mutant, Unchanged
+from gen.proof.failures import AGAIN, UNTOUCHED, WRONG
+from tests.mutants.change import CLUSTER_BARRIER, INDEX, LIFETIME, OUTSIDE_READ, RACE, UNINITIALISED, Mutant, Unchanged
 
-CLUSTER = "reduction/cluster.cu.jinja"
+CLUSTER, SHARE = "reduction/cluster.cu.jinja", "reduction/_share.cu.jinja"
 
 ON_CLUSTER = "reduction_sum_f32__cluster_tpb256_u2_v8_bpm0_c2"
+ON_CLUSTER_OF_ROWS = "reduction_sum_f32_axis1__cluster_tpb512_u2_v16_bpm0_c8"
 ON_CLUSTERS = "reduction_sum_f32__cluster_tpb256_u4_v16_bpm1_c8"
 
 BEGUN = "  __cluster_barrier_wait();  // all blocks have begun: their shared memory is there\n"
@@ -58,7 +59,12 @@ MUTANTS = (
     Mutant("clusters: last partial left out", ON_CLUSTERS, CLUSTER, "i < clusters;", "i + 1 < clusters;", WRONG),
 )  # fmt: skip
 
-LARGE: tuple[Mutant, ...] = ()
+LARGE = (
+    Mutant("cluster: where a row begins in 32 bits", ON_CLUSTER_OF_ROWS, CLUSTER, "in + row * pitch",
+           "in + static_cast<unsigned>(row * pitch)", OUTSIDE_READ),
+    Mutant("clusters: tail at an index of 32 bits", ON_CLUSTERS, SHARE, "const long long behind =",
+           "const unsigned behind =", UNTOUCHED),
+)  # fmt: skip
 
 UNCHANGED = (
     Unchanged(

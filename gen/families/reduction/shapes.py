@@ -284,6 +284,7 @@ _MATRICES = (
 )  # fmt: skip
 # Rows, and elements from one to the next, a multiple of every vector's: the last begins beyond element 2^33.
 _FAR_ROWS, _FAR = 67, 2**27 + 4096
+_LONG = 2**33 + 2**28 + 4101  # elements of few results
 _APART = ((1, 300, 1), (1, 1021, 1), (7, 13, 1), (1, 9, 30))  # elements that do not follow each other
 _KEPT: tuple[tuple[int, ...], ...] = (
     (),
@@ -375,7 +376,7 @@ def cases(spec: ReductionSpec) -> Iterator[Extents]:
 
 
 def far_cases(spec: ReductionSpec) -> Iterator[Extents]:
-    """Few elements in rows that lie far apart: the last one begins beyond element 2^33."""
+    """Few elements in rows that lie far apart, the last of them beyond element 2^33; and few results of as many."""
     if spec.axis is None:
         yield problem(spec, (_FAR_ROWS, 13), gap=_FAR)
     elif spec.axis:
@@ -389,6 +390,8 @@ def far_cases(spec: ReductionSpec) -> Iterator[Extents]:
         for rank in _ranks_apart(spec):
             shape = (_FAR_ROWS, *(3 + axis % 3 for axis in range(1, rank)))
             yield problem(spec, shape, gap=_FAR * _FAR_ROWS // prod(shape[:-1]))
+        yield lying(spec, 1, _LONG, 1)
+        yield lying(spec, 1, _LONG // 5, 5)
 
 
 def problem(spec: ReductionSpec, shape: Sequence[int], *, gap: int = 0, step: int = 1) -> Extents:

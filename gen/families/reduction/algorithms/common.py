@@ -53,6 +53,8 @@ COMBINE_HELP = "how the partial results of blocks that share a result are combin
 class ReductionAlgorithm(Algorithm[ReductionSpec, C]):
     """Reduces the elements of every result to one state."""
 
+    flag_word_of_finished_block = 1 << 32  # `kThere` in the template, and no bit of a state
+
     @override
     def spec_inputs(self, spec: ReductionSpec) -> Mapping[str, object]:
         return {"s": state_of(spec), "rows": has_rows(spec)}

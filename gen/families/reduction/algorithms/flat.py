@@ -140,7 +140,6 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
         "them, and the last combines their partial results in order."
     )
     config = FlatColumnsConfig
-    flag_word_of_finished_block = 1 << 32  # `kThere` in the template, and no bit of a state
 
     def illegal(self, spec: ReductionSpec, config: FlatColumnsConfig) -> str | None:
         """There are several results; the states of a block fit into shared memory."""

@@ -199,7 +199,6 @@ class Flags(Sharing[FlagsConfig]):
         "it that blocks of smaller numbers are started first, as GPUs do though CUDA promises no order."
     )
     config = FlagsConfig
-    flag_word_of_finished_block = 1 << 32  # `kThere` in the template, and no bit of a state
 
     def infeasible(self, spec: ReductionSpec, config: FlagsConfig, limits: Limits) -> str | None:
         """The blocks that one waits for must fit on the device together with it."""
@@ -249,7 +248,6 @@ class Cluster(Sharing[ClusterConfig]):
         "in index order."
     )
     config = ClusterConfig
-    not_sampled = "blocks of a cluster wait for each other"
 
     @override
     def combine(self, config: ClusterConfig) -> Combine:
