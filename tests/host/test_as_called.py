@@ -55,7 +55,7 @@ def test_a_program_ends_in_one_message(
     assert ended(lambda: 3) == 3
 
 
-NEED_NO_GPU = ("choices", "estimates", "host", "notebook", "pages", "picture", "predict", "wave")
+NEED_NO_GPU = ("choices", "estimates", "foreign", "host", "notebook", "pages", "picture", "predict", "wave")
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NEED_NO_GPU])

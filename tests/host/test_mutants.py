@@ -182,7 +182,7 @@ def test_variants_without_the_changes_are_proven(runner: HostRunner) -> None:
         taken = [
             case for case in cases_of(made.family, made.spec) if unsupported_extents(made, case, runner.limits) is None
         ]
-        (proof,) = prove(runner, [made], taken[::5])
+        (proof,) = prove(runner, [made], taken[::5]) if taken else prove(runner, [made])  # its own cases alone
         assert proof.failure is None, str(proof.failure)
         assert proof.cases > 0, made.name
 

@@ -44,7 +44,7 @@ __device__ inline float sum_of(float a, float b) {
 """
 BACKWARDS = (
     r"for (int \1 = planted("
-    r'"PLANTED_ORDER") ? kWide - 1 : 0; 0 <= \1 && \1 < kWide; \1 += planted("PLANTED_ORDER") ? -1 : 1) {'
+    r'"PLANTED_ORDER") ? \2 - 1 : 0; 0 <= \1 && \1 < \2; \1 += planted("PLANTED_ORDER") ? -1 : 1) {'
 )
 FEW = 8  # cases on which a text without a fault is proven
 
@@ -55,7 +55,7 @@ def with_faults(made: Variant) -> str:
     if made.family.name == "stencil":
         weight = made.spec.taps[0][1]  # type: ignore[attr-defined]
         body, terms = re.subn(r"\bfmaf\(", "term(", body)
-        body, loops = re.subn(r"for \(int (\w+) = 0; \1 < kWide; \+\+\1\) \{", BACKWARDS, body)
+        body, loops = re.subn(r"for \(int (\w+) = 0; \1 < (kWide|kColumns); \+\+\1\) \{", BACKWARDS, body)
         assert min(terms, loops) > 0, made.name
         return f"{head}{mark}\n{CHOSEN}constexpr float kPlanted = {weight!r}f;{TERM}{body.lstrip('/')}"
     add = "{ return a + b; }"
