@@ -314,7 +314,7 @@ class _Sample:
 
     def _is_shared(self, output: _Buffer) -> bool:
         """Whether its elements are few, and each has some of every block."""
-        return not output.layout.shape or self._case.multiprocessors == SHARING_MULTIPROCESSORS
+        return prod(output.layout.shape) <= FEW_ELEMENTS
 
     def _chosen(self, count: int, together: int) -> tuple[int, ...]:
         """The numbers of the blocks that run, among so many, of which so many neighbours form a cluster."""

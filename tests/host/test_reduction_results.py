@@ -184,3 +184,16 @@ def test_axes_are_seen_as_they_lie_in_memory(
     extents = FAMILY.extents(made, {"in": Layout.of(array)})
     assert form(extents) is seen
     np.testing.assert_array_equal(run(host_runner, made, array)["out"], getattr(np, op)(array, axis=axis))
+
+
+@pytest.mark.parametrize(("label", "algorithm", "shape"), [
+    ("sum_i8", "grid", (513 * 33000,)), ("sum_i8_axis0x2", "multi_rows", (513, 2, 33000)),
+])  # fmt: skip
+def test_sums_of_bytes_that_need_more_than_32_bits(
+    label: str, algorithm: str, shape: tuple[int, ...], host_runner: HostRunner
+) -> None:
+    made = FAMILY.from_label(label)
+    assert made is not None
+    one = variant(FAMILY, made, algorithm, FAMILY.algorithms[algorithm].config())
+    results = run(host_runner, made, np.full(shape, 127, np.int8), one)
+    assert np.all(results["out"] == 513 * 33000 * 127)

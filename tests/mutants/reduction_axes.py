@@ -518,8 +518,9 @@ UNCHANGED = (
         "each thread reads the states of the first row that it has itself written last", at="last barrier",
     ),
     Unchanged(
-        "stream of rows: threads that keep no column", ON_STREAM, STREAM, "if (threadIdx.x < active) {", "if (true) {",
-        "their states lie behind the rows that the tree adds up",
+        "stream of rows: no barrier before the last block waits", ON_STREAM + "_flags", STREAM,
+        "  // The last block waits for all.\n  __syncthreads();\n", "",
+        "a thread waits for every flag that it reads, and writes only the state that it alone has read",
     ),
     Unchanged(
         "strided: one element too many [2]", ON_STRIDED, STRIDED, "if (i + u * team < n) loaded",

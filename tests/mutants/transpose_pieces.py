@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from gen.proof.failures import UNTOUCHED, WRONG
-from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
+from tests.mutants.change import (
+    MISALIGNED,
+    OUTSIDE_READ,
+    OUTSIDE_WRITE,
+    OVERFLOW,
+    RACE,
+    UNINITIALISED,
+    Mutant,
+    Unchanged,
+)
 
 FLAT = "transpose/_flat.cu.jinja"
 FEW_COLS = "transpose/_few_cols.cu.jinja"
@@ -189,5 +198,15 @@ MUTANTS = (
            RACE, at="behind"),
 )  # fmt: skip
 
-LARGE: tuple[Mutant, ...] = ()
+LARGE = (
+    Mutant(
+        "small: number of a matrix in 31 bits", ON_SMALL, SMALL,
+        "const long long first = static_cast<long long>(blockIdx.x)", "const int first = static_cast<int>(blockIdx.x)",
+        OVERFLOW,
+    ),
+    Mutant(
+        "small: number of a matrix in 32 bits", ON_SMALL, SMALL,
+        "const long long first = static_cast<long long>(blockIdx.x)", "const unsigned first = blockIdx.x", RACE,
+    ),
+)  # fmt: skip
 UNCHANGED: tuple[Unchanged, ...] = ()

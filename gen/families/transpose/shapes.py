@@ -68,6 +68,7 @@ _MANY = (
 )  # fmt: skip
 _RUN_BYTES, _RUNS, _GAP = 512, 60, 16  # of runs; as many along an axis as fill blocks; elements between whole ones
 _FAR_ROWS, _FAR = 5, 2**31 + 5  # rows, and elements between them
+_MANY_MATRICES = 2**31 + 11
 _WHOLE_PITCHES = ((37, 64), (64, 37))  # rows begin at vectors, where the last of either array fill none
 _LARGER = ((248, 253), (249, 251))  # for elements of which a word holds several: one of their tiles lies inside
 
@@ -356,7 +357,10 @@ def cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
 
 
 def far_cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
-    """Few elements in rows that lie far apart, in the input and then in the output: the last is beyond element 2^33."""
+    """Few elements in rows that lie far apart, in the input and then in the output: the last is beyond element 2^33.
+
+    And so many small matrices that even their numbers pass 2^31.
+    """
     if spec.in_place:
         yield {**_single_axes(spec), "rows": _FAR_ROWS, "pitch": _FAR}
         return
@@ -369,6 +373,9 @@ def far_cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
             known = dict.fromkeys(map(str, one.axes), 1) | {axes[-2]: rows, axes[-1]: row}
             pitches = {o.pitch: known[str(o.axes[-1])] + (_FAR if o is far else 0) for o in (one, two)}
             yield known | pitches
+    if len(one.axes) == 3 and (one.axes[0], one.axes[-1]) == (two.axes[0], two.axes[1]):
+        known = dict(zip(map(str, one.axes), (_MANY_MATRICES, 2, 3), strict=True))
+        yield known | {o.pitch: known[str(o.axes[-1])] for o in (one, two) if o.pitch}
 
 
 def _whole_runs(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
