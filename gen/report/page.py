@@ -12,9 +12,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gen.arch import DEFAULT_ARCH, Limits
 from gen.emit.render import render
 from gen.errors import GenError, MissingToolError
-from gen.families.base import Family
+from gen.families.base import WIDEST, Family, Variant
 from gen.families.config import word_of
 from gen.families.extents import sizes_in_words
 from gen.families.names import Known, find_variant, named_variant
@@ -40,6 +41,7 @@ class Chosen:
         anchor: its place in the page.
         source: its text; empty where this version of gen cannot write it.
         why_not: why it cannot.
+        traffic: what it moves and issues, by the estimates that choose variants; empty where there are none.
         rows: the trials of the variant, fastest first.
     """
 
@@ -47,6 +49,7 @@ class Chosen:
     anchor: str
     source: str
     why_not: str
+    traffic: str
     rows: tuple[Row, ...]
 
     @property
@@ -169,14 +172,30 @@ def chosen(
         by_name.setdefault((row.device, row.variant), []).append(row)
     found = []
     for number, winner in enumerate(winners):
-        source, why_not = "", ""
+        source, why_not, traffic = "", "", ""
         try:
-            source = render(find_variant(families, winner.variant, known))
+            made = find_variant(families, winner.variant, known)
+            source, traffic = render(made), _traffic(made, winner.evidence.get("extents"))
         except GenError as error:  # of a version that had other parameters
             why_not = str(error)
         own = sorted(by_name.get((winner.device, winner.variant), ()), key=_time)
-        found.append(Chosen(winner, f"kernel-{number}", source, why_not, tuple(own)))
+        found.append(Chosen(winner, f"kernel-{number}", source, why_not, traffic, tuple(own)))
     return tuple(found)
+
+
+def _traffic(made: Variant, extents: Any) -> str:
+    """What a variant moves and issues at the sizes at which it was measured; empty where no estimate is made."""
+    try:
+        demand = made.algorithm.demand(made.spec, made.config, extents or {}, WIDEST, Limits.of(DEFAULT_ARCH))
+    except KeyError:  # sizes that an earlier version called otherwise, or none
+        demand = None
+    if demand is None:
+        return ""
+    return (
+        f"{demand.moved_bytes / 2**20:,.4g} MiB between memory and the second-level cache; blocks of a launch: "
+        f"{demand.blocks:,.0f}; of one thread {demand.bytes_in_flight:.0f} bytes on their way at once, and "
+        f"{demand.instructions:,.0f} instructions"
+    )
 
 
 def page(

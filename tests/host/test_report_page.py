@@ -105,6 +105,8 @@ def test_every_winner_stands_in_it_with_its_kernel(made: str) -> None:
     for share in shares:
         assert f"<td>{1 / share:.2f}</td>" in made
     assert found.text.count("__global__") >= len(read_winners(output_home())) / 2
+    assert found.text.count("MiB between memory and the second-level cache") >= len(read_winners(output_home())) / 2
+    assert "By estimate: 512 MiB between memory" in found.text  # a copy's worth of 8192 x 8192 words, turned
 
 
 def test_reasons_are_text_and_not_markup(made: str) -> None:
