@@ -277,21 +277,23 @@ def test_the_finals_go_on_until_their_order_is_settled(trials: Trials) -> None:
     assert 0 < line["noise"] < 0.05
 
 
-def test_nine_of_ten_fresh_runs_in_a_noise_of_2_percent_end_within_1_percent_of_the_best(tmp_path: Path) -> None:
+def test_all_but_one_of_thirty_noises_of_2_percent_end_within_1_percent_of_the_best(tmp_path: Path) -> None:
+    """Of seeds 0 to 99 one ends further away, by 1.4 %: seed 5, which is among these."""
     random = np.random.default_rng(0)
     truth = dict(zip(NAMES, 10 + random.exponential(2, len(NAMES)), strict=True))
     over = []
-    for seed in range(10):
+    for seed in range(30):
         store = Trials(tmp_path / f"home {seed}")
         device = FakeTuningDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed)
         winner = won(tuned(device, store))
         over.append(truth[winner] / min(truth.values()))
-        again = FakeTuningDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed + 99)
-        kept = won(tuned(again, store, incumbent=winner)) == winner
-        assert kept or over[-1] > 1.01  # only one that is not among the best is replaced
+        if seed < 10:
+            again = FakeTuningDevice(lambda made: truth[made.name], own_noise=0.04, seed=seed + 99)
+            kept = won(tuned(again, store, incumbent=winner)) == winner
+            assert kept or over[-1] > 1.01  # only one that is not among the best is replaced
         store.close()
     assert sorted(over)[-2] <= 1.01
-    assert max(over) <= 1.02
+    assert max(over) <= 1.015
 
 
 class FlatField:
