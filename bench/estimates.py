@@ -128,10 +128,10 @@ def measure(instruments: Instruments, wanted: Sequence[Timed], farm: CompileFarm
                 print(f"{made.name}: {error}", file=sys.stderr)
                 continue
             extents = dict(case.extents)
-            launch = kernel.launches(kernel.steps(extents), extents, {**kernel.scratch(extents), **start})
-            found = clock.times(launch, FIRST)
+            launches, addresses = kernel.steps(extents), {**kernel.scratch(extents), **start}
+            found = kernel.times(clock, launches, extents, addresses, FIRST)
             if min(found) < FAR * min(us.values(), default=float("inf")):
-                found += clock.times(launch, MORE)
+                found += kernel.times(clock, launches, extents, addresses, MORE)
             us[made.name.partition("__")[2]] = round(statistics.median(found), 3)
         for one_out in outs.values():
             one_out.free()

@@ -9,8 +9,10 @@ from gen.errors import DeviceError
 from gen.families.base import Extents, Limits, Scratch, Variant
 from gen.families.plans import Step, steps
 from gen.gpu.device import LEGACY_STREAM, Device, Graph, KernelAttributes, Memory
+from gen.gpu.timing import Clock
 from gen.toolchain.compiled import Compiled
 
+MOST_QUEUED = 256  # launches of a call that are queued one by one behind a gate: the driver holds about a thousand
 MAX_MOVED_SCRATCH_BYTES = 1 << 20  # bytes of scratch that are cheap to have in several places
 PLACE_SPREAD_BYTES, PLACE_STEP_BYTES = (
     1 << 16,
@@ -65,6 +67,22 @@ class CudaKernel:
                 prepared.launch(addresses, {}, stream)
 
         return self._device.capture(queue, code.unload)
+
+    def times(
+        self, clock: Clock, planned: Sequence[Step], extents: Extents, addresses: Mapping[str, int], samples: int,
+        setup: Callable[[], None] = lambda: None,
+    ) -> list[float]:  # fmt: skip
+        """Microseconds of calls from cold caches; `setup` is queued before each of them.
+
+        A call of more launches than the driver queues is replayed as a graph, which counts as one, and is queued alone.
+        """
+        if len(planned) <= MOST_QUEUED:
+            return clock.times(self.launches(planned, extents, addresses), samples, setup=setup)
+        graph = self.graph(planned, extents, addresses, 1)
+        try:
+            return [time for _ in range(samples) for time in clock.times(graph.replay, 1, setup=setup)]
+        finally:
+            graph.close()
 
     def scratch(self, extents: Extents, place: int = 0) -> dict[str, int]:
         """Addresses of the scratch memory; what is kept zero is zeroed when it is made.

@@ -565,7 +565,7 @@ class GpuSession:
     ) -> list[float]:  # fmt: skip
         """Of launches from cold caches, in microseconds."""
         make_ready, timed, addresses = self._parts(kernel, buffers, poison, place)
-        return self._clock.times(kernel.launches(timed, self._problem.extents, addresses), samples, setup=make_ready)
+        return kernel.times(self._clock, timed, self._problem.extents, addresses, samples, make_ready)
 
     def _hot_times(
         self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1], place: int = 0

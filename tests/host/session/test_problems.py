@@ -14,13 +14,15 @@ from gen.dtypes import F32, U8
 from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Array, Expected, Extents, Launch, Layout, Operand, Plan
-from gen.families.expr import ONE
+from gen.families.expr import ONE, constant
 from gen.families.names import find_family, variant
 from gen.families.system.launches import extents_of
 from gen.families.system.naive import NaiveConfig
 from gen.families.transpose import Transpose
 from gen.families.transpose.literature import MatrixSpec
+from gen.gpu.kernel import MOST_QUEUED
 from gen.store.trials import Problem
+from gen.tune.session import SAMPLES
 from tests.fake_device import FakeDevice
 from tests.fake_family import CalledVariant, FakeAlgorithm, FakeConfig, FakeFamily, FakeSpec
 from tests.host.session.given import (
@@ -120,6 +122,23 @@ def test_what_is_changed_in_place_starts_from_the_same_content_every_time(monkey
     assert len(bench.rounds([first], 4).times_us[first.name]) == 4
     bench.faults[second.name] = spoil("data", 3)
     assert bench.attempt(second).reason == "after the timing loop: data: 4 elements are wrong, the first is element 0"
+
+
+@pytest.mark.parametrize(("times", "graphs"), [(MOST_QUEUED, False), (MOST_QUEUED + 1, True)])
+def test_calls_of_more_launches_than_a_driver_queues_are_graphs(
+    monkeypatch: pytest.MonkeyPatch, times: int, graphs: bool
+) -> None:
+    family, spec = InPlace(), FakeSpec("flip", (Operand("data", "inout", U8, ("n",)),))
+    plan = Plan((Launch((ONE, ONE, ONE), (1, 1, 1), ("data",), times=constant(times)),))
+    base, other = (CalledVariant(family, spec, FakeAlgorithm(plan), FakeConfig(), name) for name in "ab")
+    bench = Bench(monkeypatch, Problem(family, spec, {"n": 13}), base)
+    bench.gpu.queue.clear()
+    trial = bench.attempt(other)
+    assert (trial.status, trial.times_us) == ("ok", (3.0,) * SAMPLES)
+    assert bool(bench.gpu.captured) is graphs
+    assert not bench.gpu.graphs  # all are closed
+    queued = " ".join(one for one in bench.gpu.queue if one in ("gate 0", "launch"))
+    assert ("launch launch" in queued) is not graphs  # a graph is alone behind its gate
 
 
 def test_a_system_with_scalars_and_points_can_be_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
