@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class FakeTuningDevice:
     time_us: Callable[[Variant], float] = lambda _: 10.0
     name: str = "Fake GPU"
     driver: str = "1.0"
+    width: int = 1
     uuid: str = ""  # nobody locks it
     limits: Limits = field(default_factory=lambda: Limits.of("sm_90"))
     bad: Mapping[str, Status] = field(default_factory=dict)
@@ -165,7 +167,7 @@ class FakeFarm:
             future.set_exception(CompileError(name, f"{name}.cu(7): error: expected a ';'", Path("failed.cu")))
             return future
         used = Resources(self.registers.get(name, 20), self.spills.get(name, 0), 0, 0, 0, 0)
-        symbols = defaultdict(lambda: used, {name: used})  # for its other kernels too
+        symbols = defaultdict(partial(replace, used), {name: used})  # for its other kernels too, in any process
         future.set_result(Compiled(name, arch, self.same.get(name, name).encode(), symbols, 1.5))
         return future
 
@@ -284,6 +286,7 @@ def time_of(name: str) -> float:
 def let_tune_find(device: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has `gen tune` find this device, and compile nothing."""
     monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: device)
+    monkeypatch.setattr("gen.gpu.device.count_gpus", lambda: 1)
     monkeypatch.setattr("gen.cli.gpu.device_of", lambda _index, _compiler, _home: nullcontext(device))
     monkeypatch.setattr("gen.cli.gpu.farm_of", lambda _compiler, _home: nullcontext(FakeFarm()))
 

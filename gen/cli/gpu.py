@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,16 +12,18 @@ from gen.cli import output
 from gen.cli.common import Json, OptionError, Out, home_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import typer
 
     from gen.toolchain.farm import CompileFarm
     from gen.tune.device import IsolatedDevice
+    from gen.tune.several import SeveralDevices
 
 
 COMPILERS = ("nvrtc", "nvcc")
+DOING = "gen tune"
 Gpu = Annotated[int, typer.Option("--gpu", metavar="N", min=0, help="The number of the GPU.")]
 CompilerName = Annotated[
     str, typer.Option("--compiler", metavar="|".join(COMPILERS), help="What compiles: NVRTC, or nvcc through PyCUDA.")
@@ -62,21 +65,118 @@ def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
     return IsolatedDevice(GpuFactory(index, compiler_of(compiler, home), home))
 
 
+def devices_of(numbers: Sequence[int], compiler: str, home: Path) -> IsolatedDevice | SeveralDevices:
+    """The GPUs of these numbers, each in a process of its own."""
+    if len(numbers) == 1:
+        return device_of(numbers[0], compiler, home)
+    from gen.tune.several import SeveralDevices
+
+    return SeveralDevices({f"GPU {number}": partial(device_of, number, compiler, home) for number in numbers})
+
+
+def read_numbers(text: str) -> tuple[int, ...]:
+    """The numbers of GPUs that a text spells: `0`, `0,1`. Raises OptionError for another text."""
+    numbers = [int(word) if word.isascii() and word.isdigit() else -1 for word in text.split(",")]
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise OptionError("--gpu", "must be numbers of GPUs, each once, from 0 on, such as 0 or 0,1", text)
+    return tuple(numbers)
+
+
+def of_one_model(asked: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The GPUs asked for; all of the first one's model where none was. There is one.
+
+    Raises OptionError if those asked for are of several models: a winner is for one.
+    """
+    from gen.gpu.device import count_gpus, find_gpu
+
+    numbers = range(count_gpus()) if asked is None else asked
+    models = {number: found.name for number in numbers if (found := find_gpu(number)) is not None}
+    first = models[numbers[0]]
+    alike = tuple(number for number, model in models.items() if model == first)
+    others = ", ".join(f"{number} is {model}" for number, model in models.items() if model != first)
+    if others and asked is not None:
+        raise OptionError("--gpu", f"must be GPUs of one model: {numbers[0]} is {first}", others)
+    if others:
+        output.note(f"Tunes on {len(alike)} of {len(models)} GPUs, those of the first one's model: {others}.")
+    return alike
+
+
 @contextmanager
-def alone(index: int, seconds: float | None, doing: str = "gen tune") -> Iterator[None]:
+def alone_on_each(
+    numbers: Sequence[int], seconds: float | None, *, any_of_them: bool = False
+) -> Iterator[tuple[int, ...]]:
+    """Keeps GPUs to this run, and gives their numbers.
+
+    Args:
+        numbers: which.
+        seconds: how long to wait at most for those that other runs have.
+        any_of_them: leaves out those that others use, and says so; where others use all, it takes those that no run of
+            gen has, or waits for the first.
+    """
+    with ExitStack() as kept:
+        free = _take_free(numbers, kept) if any_of_them and len(numbers) > 1 else ()
+        if not free:
+            numbers = numbers[:1] if any_of_them else numbers
+            for number in sorted(numbers):  # in one order: no two runs wait for each other
+                kept.enter_context(alone(number, seconds))
+        yield tuple(free or numbers)
+
+
+def _take_free(numbers: Sequence[int], kept: ExitStack) -> tuple[int, ...]:
+    """Takes the GPUs that nobody uses, until `kept` is closed; those that no run of gen has where others use all."""
+    from gen.errors import DeviceError
+
+    taken: dict[int, ExitStack] = {}
+    reasons: dict[int, str] = {}
+    for number in numbers:
+        try:
+            taken[number] = kept.enter_context(ExitStack())
+            taken[number].enter_context(_lock_of(number, 0, DOING))
+        except DeviceError as error:
+            del taken[number]
+            reasons[number] = error.rule
+    beside = {number: others for number in taken if (others := _others_on(number))}
+    if len(beside) < len(taken):
+        for number, others in beside.items():
+            taken.pop(number).close()
+            reasons[number] = f"is in use by {', '.join(others)}"
+    for number, reason in reasons.items():
+        if taken:
+            output.note(f"GPU {number} is left out: it {reason}. With --gpu it is taken all the same.")
+    for number in taken:
+        _say_beside(beside.get(number, ()))
+    return tuple(taken)
+
+
+@contextmanager
+def alone(index: int, seconds: float | None, doing: str = DOING) -> Iterator[None]:
     """Keeps the GPU to this run; says for whom it waits, and who is there all the same."""
+    with _lock_of(index, seconds, doing):
+        _say_beside(_others_on(index))
+        yield
+
+
+def _lock_of(number: int, seconds: float | None, doing: str) -> AbstractContextManager[None]:
     from gen.gpu.device import find_gpu
     from gen.gpu.lock import alone_on
+
+    found = find_gpu(number)
+    if found is None or not found.uuid:
+        return nullcontext()
+    return alone_on(found.uuid, doing, say=output.note, seconds=seconds)
+
+
+def _others_on(number: int) -> tuple[str, ...]:
+    from gen.gpu.device import find_gpu
     from gen.gpu.nvml import others_on
 
-    found = find_gpu(index)
-    if found is None or not found.uuid:
-        yield
-        return
-    with alone_on(found.uuid, doing, say=output.note, seconds=seconds):
-        for other in others_on(found.uuid):
-            output.note(f"Beside this run, {other} is on the GPU: times may be off.")
-        yield
+    found = find_gpu(number)
+    return () if found is None or not found.uuid else others_on(found.uuid)
+
+
+def _say_beside(others: Sequence[str]) -> None:
+    for other in others:
+        output.note(f"Beside this run, {other} is on the GPU: times may be off.")
 
 
 def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, json: Json = False) -> None:

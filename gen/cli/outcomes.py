@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def report(done: Run) -> None:
     """Shows a line for each problem, what was wrong, and what was left out."""
-    output.text(f"{done.device}, driver {done.driver}")
+    several = "" if done.gpus == 1 else f"{done.gpus} x "
+    output.text(f"{several}{done.device}, driver {done.driver}")
     columns = ("problem", "winner", "us", "of limit", "over base", "tried", "right", "wrong", "failed", "seconds")
     if done.outcomes:
         output.table(columns, [_row(outcome) for outcome in done.outcomes])
@@ -67,6 +68,7 @@ def as_json(done: Run) -> dict[str, Any]:
     return {
         "device": done.device,
         "driver": done.driver,
+        "gpus": done.gpus,
         "seconds": done.seconds,
         "outcomes": [
             {

@@ -25,7 +25,7 @@ from gen.cli.common import (
     option,
 )
 from gen.cli.explain import Counts
-from gen.cli.gpu import CompilerName, Gpu, check_compiler
+from gen.cli.gpu import CompilerName, check_compiler
 from gen.cli.rehearse import rehearse
 
 if TYPE_CHECKING:
@@ -111,7 +111,15 @@ def tune(
         bool,
         typer.Option("--all", help="Without a GPU: rehearse the whole catalogue, which takes minutes, not a sample."),
     ] = False,
-    gpu: Gpu = 0,
+    gpu: Annotated[
+        str | None,
+        option(
+            "--gpu",
+            "N,...",
+            "The numbers of the GPUs that variants are tried on, of one model: 0, or 0,1. "
+            "Default: all of the first one's model that nobody uses.",
+        ),
+    ] = None,
     compiler: CompilerName = "nvrtc",
     arch: Annotated[
         str | None,
@@ -126,7 +134,7 @@ def tune(
     json: Json = False,
     help_all: HelpAll = False,  # noqa: ARG001  read by its callback
 ) -> None:
-    """Find the fastest variant of each spec on the GPU at hand; without a GPU, rehearse that.
+    """Find the fastest variant of each spec on the GPUs at hand; without one, rehearse that.
 
     On a GPU: compiles every variant that can run there, compares its result with that of a variant proven against
     NumPy, times it with cold caches, and writes the winners to tuned.json and as .cu files. Every trial is kept; a
@@ -154,6 +162,7 @@ def tune(
 
     limit = seconds = None if budget is None else read_seconds(budget)
     number, parts = (1, 1) if part is None else read_part(part)
+    numbers = None if gpu is None else gpus.read_numbers(gpu)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
     options = Options(exhaustive if seconds is None else Climb, read_rules(prune or ["all"]))
@@ -166,12 +175,12 @@ def tune(
         "--class": shape_class,
         "--alignment": alignment != WIDEST,
         "--part": part,
-        "--gpu": gpu != 0,
+        "--gpu": gpu,
         "--compiler": compiler != "nvrtc",
     }
     asked: dict[str, Any] = {**what, **which, **how}
     given = [name for name, value in asked.items() if not (value is None or value is False or name == "--budget")]
-    device = None if arch is not None else find_gpu(gpu)
+    device = None if arch is not None else find_gpu(0 if numbers is None else numbers[0])
     if device is None:
         if given:
             at_hand = "none here" if arch is None else f"--arch {arch}"
@@ -201,16 +210,11 @@ def tune(
         return
     note_stand_in(device.limits)
     if verify:
-        _verify(
-            None if target is None and not (shape or shape_class or part) else wanted,
-            families,
-            home,
-            gpu,
-            compiler,
-            json,
-        )
+        every_winner = target is None and not (shape or shape_class or part)
+        at = 0 if numbers is None else numbers[0]
+        _verify(None if every_winner else wanted, families, home, at, compiler, json)
     else:
-        _measure(wanted, families, home, seconds, options, gpu, compiler, json=json)
+        _measure(wanted, families, home, seconds, options, numbers, compiler, json=json)
 
 
 def _stale(families: tuple[Family[Any], ...], home: Path, target: str | None, device: GpuInfo) -> tuple[Problem, ...]:
@@ -241,11 +245,12 @@ def _measure(
     home: Path,
     budget: float | None,
     options: Options,
-    gpu: int,
+    asked: tuple[int, ...] | None,
     compiler: str,
     *,
     json: bool,
 ) -> None:
+    """Tunes the problems on the GPUs asked for, or on all of a model that nobody uses."""
     from gen.tune.outcome import Interrupted
     from gen.tune.run import run
 
@@ -253,9 +258,9 @@ def _measure(
     evidence = {"date": time.strftime("%Y-%m-%d")}
 
     with (
-        gpus.alone(gpu, budget),
+        gpus.alone_on_each(gpus.of_one_model(asked), budget, any_of_them=asked is None) as numbers,
         gpus.farm_of(compiler, home) as farm,
-        gpus.device_of(gpu, compiler, home) as device,
+        gpus.devices_of(numbers, compiler, home) as device,
         output.bars() as bar,
     ):
 
@@ -341,6 +346,9 @@ def check_together(what: Mapping[str, bool], which: Mapping[str, Any], how: Mapp
     if which["--alignment"] and what["--verify"] and not which["--shape"]:
         rule = "do not go together: a winner of a class is timed at the alignment that it is for"
         raise OptionError("--alignment and --verify", rule)
+    if what["--verify"] and which["--gpu"] is not None and "," in which["--gpu"]:
+        rule = "do not go together but for one GPU: the times of a winner and of base are compared there"
+        raise OptionError("--gpu and --verify", rule, which["--gpu"])
     if which["--compiler"] and what["--frozen"]:
         raise OptionError("--compiler and --frozen", "do not go together: nothing is compiled")
     idle = [name for name, value in how.items() if value is not None]

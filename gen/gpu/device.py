@@ -424,6 +424,16 @@ def find_gpu(index: int = 0) -> GpuInfo | None:
         return None
 
 
+def count_gpus() -> int:
+    """How many GPUs the driver knows; 0 where there is no driver. Asks the driver's library alone."""
+    count = ctypes.c_int()
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        return 0 if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) else count.value
+    except (OSError, AttributeError):  # no such library, or one of another make
+        return 0
+
+
 def cuda_of_driver() -> str | None:
     """The newest CUDA that the driver runs: `13.0`; None where there is no driver. Asks for no device."""
     version = ctypes.c_int(0)

@@ -148,7 +148,7 @@ class Sources:
 
 
 GIVE_UP_RATIO = 2.0  # of samples over the best time so far, beyond which an attempt ends
-MAX_QUEUED_ATTEMPTS = 3  # that the device has or waits for
+MAX_QUEUED_ATTEMPTS = 3  # that a device has or waits for
 FIRST_RECORDED_TRIALS = 32  # of earlier runs, the fastest, which a search is told before it chooses
 MAX_READY_VARIANTS = 256  # that are compiled and wait for the device
 RETRIED_STATUSES: tuple[Status, ...] = ("infeasible", "pruned")  # what it was under another rule
@@ -239,7 +239,7 @@ class Attempts:
             over = over or self.best_us <= enough_us or (deadline is not None and time.monotonic() >= deadline)
             if over:
                 self._drop()
-            while self._ready and len(self._trying) < MAX_QUEUED_ATTEMPTS:
+            while self._ready and len(self._trying) < MAX_QUEUED_ATTEMPTS * self._device.width:
                 self._submit(session, self._ready.popleft())
             idle = over or not self._go_on()
             if idle and not self._compiling and not self._trying:

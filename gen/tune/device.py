@@ -97,11 +97,17 @@ class Session(Protocol):
 
 
 class TuningDevice(Protocol):
-    """Where variants are tried."""
+    """Where variants are tried.
+
+    Attributes:
+        name, driver, limits: the device's.
+        width: variants that are tried at once.
+    """
 
     name: str
     driver: str
     limits: Limits
+    width: int
 
     def open(self, problem: Problem, base: Entrant) -> Session:
         """Begins to make a problem ready; does not wait for it."""
@@ -121,9 +127,12 @@ class IsolatedDevice:
 
     Attributes:
         name, driver, limits: the device's.
+        width: it tries one variant at a time.
         about: its calibration.
         workers: the one process.
     """
+
+    width = 1
 
     def __init__(self, factory: Callable[[], CalibratedGpu], *, watchdog: float = ATTEMPT_SECONDS) -> None:
         """Starts the process.

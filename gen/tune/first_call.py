@@ -69,8 +69,11 @@ class LocalDevice:
 
     Attributes:
         name, driver, limits: the device's.
+        width: it tries one variant at a time.
         calibrated: whether its bandwidths were measured, so that there is a limit to compare with.
     """
+
+    width = 1
 
     def __init__(self, device: Device, home: Path) -> None:
         """Starts nothing before a problem is opened; `home` may hold the device's calibration."""

@@ -27,13 +27,18 @@ Winners = tuple[tuned.Winner, ...]
 
 @dataclass(frozen=True)
 class Run:
-    """What a run came to: an outcome for each problem begun, and the problems the budget left out."""
+    """What a run came to: an outcome for each problem begun, and the problems the budget left out.
+
+    Attributes:
+        gpus: on how many variants were tried.
+    """
 
     device: str
     driver: str
     outcomes: tuple[Outcome, ...]
     left_out: tuple[Problem, ...]
     seconds: float
+    gpus: int = 1
 
     @property
     def trials(self) -> int:
@@ -113,7 +118,8 @@ def run(
             keep(outcome, incumbent)
     finally:
         trials.close()
-    return Run(device.name, device.driver, tuple(outcomes), tuple(problems[len(outcomes) :]), time.monotonic() - start)
+    left_out, seconds = tuple(problems[len(outcomes) :]), time.monotonic() - start
+    return Run(device.name, device.driver, tuple(outcomes), left_out, seconds, device.width)
 
 
 def _incumbent(home: Path, device: TuningDevice, problem: Problem) -> str | None:

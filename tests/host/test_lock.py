@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,8 @@ from uuid import UUID
 import pytest
 
 from gen.arch import Limits
-from gen.cli.gpu import alone
+from gen.cli.common import OptionError
+from gen.cli.gpu import alone, alone_on_each, of_one_model, read_numbers
 from gen.errors import DeviceError
 from gen.gpu import lock
 from gen.gpu.device import GpuInfo, find_gpu
@@ -179,3 +181,71 @@ def test_a_run_says_who_else_is_on_the_gpu(monkeypatch: pytest.MonkeyPatch, caps
     with alone(0, 0.0):
         pass
     assert "Beside this run, process 7 (python) is on the GPU: times may be off." in capsys.readouterr().err
+
+
+MODELS = ("NVIDIA H100", "NVIDIA A100", "NVIDIA H100", "NVIDIA H100")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[int, tuple[str, ...]]:
+    """Four GPUs, the second of another model, whose locks lie in the test's folder; who is on them, by number."""
+    others: dict[int, tuple[str, ...]] = {}
+    gpus = [GpuInfo(model, Limits.of("sm_90"), f"GPU-{number}") for number, model in enumerate(MODELS)]
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("gen.gpu.device.count_gpus", lambda: len(gpus))
+    monkeypatch.setattr("gen.gpu.device.find_gpu", lambda number: gpus[number])
+    monkeypatch.setattr("gen.gpu.nvml.others_on", lambda uuid: others.get(int(uuid[-1]), ()))
+    return others
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_run_takes_all_gpus_of_the_first_ones_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert of_one_model(None) == (0, 2, 3)
+    said = "Tunes on 3 of 4 GPUs, those of the first one's model: 1 is NVIDIA A100."
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert of_one_model((3, 2)) == (3, 2)
+    assert of_one_model((1,)) == (1,)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(OptionError, match=r"GPUs of one model: 2 is NVIDIA H100 \(got 1 is NVIDIA A100\)"):
+        of_one_model((2, 1))
+
+
+@pytest.mark.parametrize("text", ["", "x", "0,", "0,0", "-1", "1.5", "0 1"])
+def test_numbers_of_gpus_are_read(text: str) -> None:
+    assert (read_numbers("0"), read_numbers("3,1")) == ((0,), (3, 1))
+    with pytest.raises(OptionError, match="--gpu must be numbers of GPUs, each once, from 0 on, such as 0 or 0,1"):
+        read_numbers(text)
+
+
+def test_a_run_leaves_out_gpus_that_others_use(
+    machine: dict[int, tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def taken(**how: bool) -> tuple[int, ...]:
+        with alone_on_each((0, 2, 3), 0.0, **how) as numbers:
+            return numbers
+
+    assert taken(any_of_them=True) == taken() == (0, 2, 3)
+    machine[2] = ("process 7 (python)",)
+    with alone(0, 0.0):
+        assert taken(any_of_them=True) == (3,)
+        said = " ".join(capsys.readouterr().err.split())
+        assert "GPU 0 is left out: it is in use by process" in said
+        assert "GPU 2 is left out: it is in use by process 7 (python). With --gpu it is taken all the same." in said
+        with pytest.raises(DeviceError, match="is in use by"):  # those that are named are waited for
+            taken()
+    machine.update(dict.fromkeys((0, 2, 3), ("process 7 (python)",)))
+    capsys.readouterr()
+    with alone(0, 0.0), alone(2, 0.0):
+        assert taken(any_of_them=True) == (3,)
+        assert "Beside this run, process 7 (python) is on the GPU" in capsys.readouterr().err
+        with alone(3, 0.0), pytest.raises(DeviceError, match="is in use by"):  # the first is waited for
+            taken(any_of_them=True)
+    assert taken(any_of_them=True) == (0, 2, 3)  # each lock was given back
+
+
+def test_a_run_keeps_what_it_takes(machine: dict[int, tuple[str, ...]]) -> None:
+    machine[2] = ("process 7 (python)",)
+    with alone_on_each((0, 2, 3), 0.0, any_of_them=True), alone(2, 0.0):  # it let this one go
+        for number in (0, 3):
+            with pytest.raises(DeviceError, match="is in use by"), alone(number, 0.0):
+                pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,28 @@ def test_the_command_ends_with_1_where_nothing_won(gpu: FakeTuningDevice, home: 
     assert status == 1
     assert "none" in said
     assert not (home / FILE).exists()
+
+
+def test_the_command_tries_variants_on_all_gpus_unless_it_is_told_which(
+    gpu: FakeTuningDevice, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, ...]] = []
+
+    def devices_of(numbers: tuple[int, ...], _compiler: str, _home: Path) -> nullcontext[FakeTuningDevice]:
+        taken.append(numbers)
+        gpu.width = len(numbers)
+        return nullcontext(gpu)
+
+    monkeypatch.setattr("gen.gpu.device.count_gpus", lambda: 3)
+    monkeypatch.setattr("gen.cli.gpu.devices_of", devices_of)
+    _, said = gen("tune", "transpose", "--out", home)
+    assert "3 x Fake GPU, driver 1.0" in said
+    assert json.loads(gen("tune", "transpose", "--gpu", "2,1", "--json", "--out", home)[1])["gpus"] == 2
+    assert gen("tune", "transpose", "--gpu", "1", "--out", home)[1].splitlines()[0] == "Fake GPU, driver 1.0"
+    assert taken == [(0, 1, 2), (2, 1), (1,)]
+    assert gen("tune", "transpose", "--gpu", "1,1", "--out", home)[0] == 2
+    status, said = gen("tune", "transpose", "--gpu", "0,1", "--verify", "--out", home)
+    assert (status, "error: --gpu and --verify do not go together but for one GPU" in said) == (2, True)
 
 
 @pytest.mark.usefixtures("gpu")
