@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,12 +46,14 @@ def compare(
     Every result is checked against NumPy's first, where NumPy needs too long on a smaller shape. Then our kernel and a
     peer are timed in alternating rounds, A B B A, behind the same flush of the caches. The ratio of their times is a
     median with a 95 % interval; gen is faster, or slower, if all of that lies further from 1 than the interval of our
-    kernel against itself. Under 20 us a launch is also timed as one of 50 in a CUDA graph (hot).
+    kernel against itself. Under 20 us a launch is also timed as one of 50 in a CUDA graph (hot). The times are kept in
+    comparisons.json, in the folder of results: `gen report` shows them beside the limits of the memory.
 
     Examples: `gen compare transpose_10_b32 --shape 4096x4096`, `gen compare reduction_sum_f32 --shape 2^24 --peers
     torch,torch.compile`.
     """
     from gen.compare.case import ComparisonCase
+    from gen.compare.kept import compared, keep, read_compared
     from gen.compare.peers import find_peers
     from gen.compare.process import Comparisons, LibrariesFactory
     from gen.compare.row import FAILED, OURS, WRONG
@@ -72,13 +75,16 @@ def compare(
     if 0 in case.shape:
         raise OptionError("--shape", "must have elements to compare", shape)
     all_winners(home)  # what cannot be read would only be logged, and the kernel be untuned
+    read_compared(home)  # or what cannot be read would be met when all is measured
     log = cache_home(home) / "compare.log"
     check_writable(log, ELSEWHERE)
     with gpus.alone(gpu, None, "gen compare"), IsolatedDevice(LibrariesFactory(gpu, home, log)) as device:
         comparisons = Comparisons(device, asked, Protocol.COLD, home)
         rows = comparisons.rows(case)
         work = family.work(spec, case.extents)
-        limits = {one.value: device.about.floor_us(work, one) for one in (Protocol.COLD, Protocol.HOT)}
+        about = device.about
+        limits = {one.value: about.floor_us(work, one) for one in (Protocol.COLD, Protocol.HOT)}
+    keep(home, compared(case, rows, about, device.name, device.driver, time.strftime("%Y-%m-%d")))
     if json:
         output.data(_as_json(case, rows, limits, device.name, device.driver, comparisons.missing))
     else:

@@ -19,14 +19,16 @@ def report(
     ),
     out: Out = None,
 ) -> None:
-    """Write one HTML page about what was tuned: winners, limits of the memory, search spaces, kernels.
+    """Write one HTML page about what was tuned: winners, rooflines, other libraries, search spaces, kernels.
 
-    It is made from the folder of results alone, without a GPU too, and needs no network to be read. Its tables can be
-    sorted and filtered; its plots show how a search converged, what each parameter does, which trials failed and why,
-    and how much the samples of the fastest differ.
+    It is made from the folder of results alone, without a GPU too, and needs no network to be read. Rooflines show the
+    winners, and what gen compare has measured of other libraries, below the limits of the memory. Further plots show
+    how a search converged, what each parameter does, which trials failed and why, and how much the samples of the
+    fastest differ. Tables can be sorted and filtered.
 
     Examples: `gen report`, `gen report -o tuned.html`.
     """
+    from gen.compare.kept import read_compared
     from gen.report.page import page as text_of
     from gen.store.folder import known_specs, stored_calibrations
     from gen.store.trials import Trials
@@ -40,7 +42,9 @@ def report(
         rows = tuple(store.rows())
     finally:
         store.close()
-    text = text_of(all_winners(home), rows, stored_calibrations(home), families, known_specs(families, home))
+    text = text_of(
+        all_winners(home), rows, stored_calibrations(home), read_compared(home), families, known_specs(families, home)
+    )
     try:
         page.write_text(text, encoding="utf-8")
     except OSError as error:

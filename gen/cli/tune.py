@@ -369,20 +369,25 @@ def merge(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Take winners, trials, specs and calibrations of other folders into the folder of results, and write the kernels.
+    """Take what other folders hold into the folder of results, and write the kernels of the winners.
 
-    With `gen tune --part K/N --out DIR` the jobs of a cluster tune a part each; this makes one folder of theirs. Of two
-    winners for the same device, spec and sizes the later one stays, of two of one day the faster.
+    That is winners, trials, comparisons, specs and calibrations. With `gen tune --part K/N --out DIR` the jobs of a
+    cluster tune a part each; this makes one folder of theirs. Of two winners for the same device, spec and sizes the
+    later one stays, of two of one day the faster.
 
     Examples: `gen merge part1 part2`, `gen merge part* --out tuned --json`.
     """
+    from gen.compare.kept import merge as merge_comparisons
     from gen.tune.merge import merge as merged
 
     home = home_of(out)
     found = merged(folders, families_of(ctx), home)
+    comparisons = merge_comparisons(folders, home)
     if json:
-        output.data({"folder": str(home), **vars(found)})
+        output.data({"folder": str(home), **vars(found), "comparisons": comparisons})
         return
-    counts = (("winner", found.winners), ("trial", found.trials), ("spec", found.specs))
+    counts = (
+        ("winner", found.winners), ("trial", found.trials), ("comparison", comparisons), ("spec", found.specs),
+    )  # fmt: skip
     taken = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts)
     output.text(f"{home}: {taken} came from {len(folders)} folder{'' if len(folders) == 1 else 's'}")

@@ -1,4 +1,4 @@
-"""One HTML page about a folder of results: winners, the limits of the memory, search spaces, the kernels themselves.
+"""One HTML page about a folder of results: winners, rooflines, other libraries, search spaces, the kernels themselves.
 
 It needs no network, no GPU and no server: plots are drawn by plotly, whose program stands in the page.
 """
@@ -6,22 +6,28 @@ It needs no network, no GPU and no server: plots are drawn by plotly, whose prog
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, cycle, pairwise
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gen.arch import DEFAULT_ARCH, Limits
+from gen.compare.row import OURS
 from gen.emit.render import render
 from gen.errors import GenError, MissingToolError
-from gen.families.base import WIDEST, Family, Variant
+from gen.families.base import WIDEST, Family, Variant, Work
 from gen.families.config import word_of
 from gen.families.extents import sizes_in_words
 from gen.families.names import Known, find_variant, named_variant
 from gen.paths import how_to_install
 
 if TYPE_CHECKING:
+    from gen.compare.kept import Compared
+    from gen.families.estimates import Demand
     from gen.gpu.timing import Calibration
     from gen.store.trials import Row
     from gen.store.tuned import Winner
@@ -31,6 +37,9 @@ FEWEST_TRIALS = 2  # of a search space that is drawn
 FASTEST = 8  # variants whose samples are shown beside each other
 MOST_REASONS = 5  # of what was not right, for each status
 BLUE, GREY = "#3987e5", "#8c959f"
+COLD = "cold"  # the protocol of rooflines: other protocols have other limits
+OTHERS = ("#e8710a", "#2da44e", "#8b5cf6", "#cf222e", "#0ea5a5", "#9a8c00", "#e85aad", "#8d5a3b")  # colours of peers
+ROOF_POINTS = 60  # of a curve
 
 
 @dataclass(frozen=True)
@@ -113,29 +122,39 @@ class Rung:
     Attributes:
         name: as the literature has it.
         row: its trial.
-        over: how many times as fast it is as the one above; None for the first.
+        beside: the kernel beside which the literature shows what it gains, or one before that; empty without one.
+        over: how many times as fast as that it is; None without one.
+        demand: what it moves and issues by estimate; None where there is none.
     """
 
     name: str
     row: Row
+    beside: str
     over: float | None
+    demand: Demand | None
 
 
 def ladders(spaces: Sequence[SearchSpace], families: Sequence[Family[Any]]) -> tuple[tuple[str, tuple[Rung, ...]], ...]:
     """The kernels of the literature that were tried on a problem, in its order; the title of each problem first."""
     named = [
-        (one.name, named_variant(family, one).name)
+        (one.name, before.name if one.over == "" and before else one.over or "", named_variant(family, one))
         for family in families
-        for one in sorted(family.named, key=lambda one: one.rank)
+        for before, one in pairwise((None, *sorted(family.named, key=lambda one: one.rank)))
+        if one is not None
     ]
+    shown_beside = {name: beside for name, beside, _ in named}
     found = []
     for space in spaces:
-        times = {row.variant: row for row in space.right}
+        rows = {row.variant: row for row in space.right}
+        times = {name: _time(rows[made.name]) for name, _, made in named if made.name in rows}
         rungs: list[Rung] = []
-        for name, variant in named:
-            row = times.get(variant)
-            if row is not None:
-                rungs.append(Rung(name, row, _time(rungs[-1].row) / _time(row) if rungs else None))
+        for name, beside, made in named:
+            if name in times:
+                timed = beside
+                while timed and timed not in times:
+                    timed = shown_beside.get(timed, "")
+                over = times[timed] / times[name] if timed else None
+                rungs.append(Rung(name, rows[made.name], timed, over, _demand(made, space.extents)))
         if len(rungs) > 1:
             found.append((space.title, tuple(rungs)))
     return tuple(found)
@@ -183,12 +202,17 @@ def chosen(
     return tuple(found)
 
 
-def _traffic(made: Variant, extents: Any) -> str:
-    """What a variant moves and issues at the sizes at which it was measured; empty where no estimate is made."""
+def _demand(made: Variant, extents: Mapping[str, int]) -> Demand | None:
+    """What a variant moves and issues at some sizes by the estimates that choose variants; None without one."""
     try:
-        demand = made.algorithm.demand(made.spec, made.config, extents or {}, WIDEST, Limits.of(DEFAULT_ARCH))
+        return made.algorithm.demand(made.spec, made.config, extents, WIDEST, Limits.of(DEFAULT_ARCH))
     except KeyError:  # sizes that an earlier version called otherwise, or none
-        demand = None
+        return None
+
+
+def _traffic(made: Variant, extents: Any) -> str:
+    """The same in words; empty without an estimate."""
+    demand = _demand(made, extents or {})
     if demand is None:
         return ""
     return (
@@ -200,7 +224,7 @@ def _traffic(made: Variant, extents: Any) -> str:
 
 def page(
     winners: Sequence[Winner], rows: Sequence[Row], calibrations: Sequence[Calibration],
-    families: Sequence[Family[Any]], known: Known,
+    comparisons: Sequence[Compared], families: Sequence[Family[Any]], known: Known,
 ) -> str:  # fmt: skip
     """The page's text.
 
@@ -208,6 +232,7 @@ def page(
         winners: of all devices.
         rows: the trials.
         calibrations: what the memories of the devices can do.
+        comparisons: with other libraries.
         families: all families.
         known: specs by name.
 
@@ -228,11 +253,13 @@ def page(
     text = (Path(__file__).parent / "page.html.jinja").read_text(encoding="utf-8")
     return template.from_string(text).render(
         plotly=get_plotlyjs(),
-        devices=sorted({one.device for one in winners} | {row.device for row in rows}),
+        devices=sorted({one.device for group in (winners, rows, comparisons) for one in group}),
         chosen=own,
+        compared=comparisons,
+        ours=OURS,
         ladders=ladders(spaces, families),
         spaces=[(space, _plots(space), tuple(space.reasons())) for space in spaces],
-        limits=[_html(_limits(calibration, winners)) for calibration in calibrations],
+        rooflines=[_html(one) for calibration in calibrations for one in rooflines(calibration, winners, comparisons)],
         trials=len(rows),
         sizes_in_words=sizes_in_words,
     )
@@ -259,34 +286,100 @@ def _figure(title: str, across: str, up: str) -> Any:
     return figure
 
 
-def _limits(calibration: Calibration, winners: Sequence[Winner]) -> Any:
-    """Bandwidth that the winners of a device reach, beside what its memory can do."""
-    figure = _figure(f"Winners on {calibration.device}", "median time, us", "GB/s")
-    figure.update_xaxes(type="log", dtick=1)
-    figure.update_layout(showlegend=True)
-    points = [one for one in winners if one.device == calibration.device and "gb_per_s" in one.evidence]
-    for family in dict.fromkeys(one.spec.partition("_")[0] for one in points):
-        own = [one for one in points if one.spec.partition("_")[0] == family]
+@dataclass(frozen=True)
+class Point:
+    """A kernel on a roofline.
+
+    Attributes:
+        who: `gen`, or the name of a library.
+        limit: the bandwidth that its work is scored against.
+        words: what is shown beside it.
+    """
+
+    who: str
+    least_bytes: float
+    us: float
+    limit: str
+    words: str
+
+
+def rooflines(
+    calibration: Calibration, winners: Sequence[Winner], comparisons: Sequence[Compared]
+) -> Iterator[Any]:  # fmt: skip
+    """For each family the bandwidth that kernels reach on a device, ours and those of others, and what is possible."""
+    found: dict[str, list[Point]] = {}
+
+    def add(who: str, spec: str, extents: Mapping[str, int], moved: float, us: float, limit: str, words: str) -> None:
+        steps = extents.get("steps", 1)
+        title = spec.partition("_")[0] + (", several steps a call" if steps > 1 else "")
+        found.setdefault(title, []).append(Point(who, moved * steps, us, limit, f"{spec}, {words}: {us:.4g} us"))
+
+    for winner in winners:
+        shown = winner.evidence
+        if winner.device == calibration.device and {"gb_per_s", "limit"} <= set(shown):
+            us = float(shown["median_us"])
+            words = f"{winner.words}<br>{winner.variant.partition('__')[2]}, the winner"
+            moved = shown["gb_per_s"] * us * 1e3
+            add(OURS, winner.spec, shown.get("extents") or {}, moved, us, shown["limit"], words)
+    for one in comparisons:
+        if (one.device, one.protocol) == (calibration.device, COLD):
+            what = one.variant.partition("__")[2] if one.contender == OURS else one.contender
+            words = f"{sizes_in_words(one.extents, pitches=False)}<br>{what}"
+            add(one.contender, one.spec, one.extents, one.least_bytes, one.us, one.limit, words)
+    colours = {OURS: BLUE, **dict(zip(sorted({one.contender for one in comparisons} - {OURS}), cycle(OTHERS)))}
+    for title, points in sorted(found.items(), key=lambda one: -len(one[1])):
+        yield _roofline(f"{title}, on {calibration.device}", points, calibration, colours)
+
+
+def _roofline(title: str, points: Sequence[Point], calibration: Calibration, colours: Mapping[str, str]) -> Any:
+    figure = _figure(title, "bytes to move", "GB/s")
+    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": -0.3}, height=440)
+    sizes = np.geomspace(
+        min(one.least_bytes for one in points) / 2, 2 * max(one.least_bytes for one in points), ROOF_POINTS
+    )  # fmt: skip
+    reached = [one.least_bytes / one.us / 1e3 for one in points]
+    for limit, dash in (("read", "dash"), ("write", "dot"), ("copy", "solid")):
+        if any(one.limit == limit for one in points):
+            least = [calibration.floor_us(Work(int(size), 0, 0, limit)) for size in sizes]  # type: ignore[arg-type]
+            roof = [size / us / 1e3 for size, us in zip(sizes, least, strict=True)]
+            reached += roof
+            figure.add_scatter(
+                x=sizes, y=roof, mode="lines", line={"dash": dash, "color": GREY},
+                name=f"limit: {limit} {getattr(calibration, limit):.0f} GB/s",
+            )  # fmt: skip
+    for who in (*sorted({one.who for one in points} - {OURS}), OURS):  # ours last, so that no other covers it
+        own = [one for one in points if one.who == who]
         figure.add_scatter(
-            x=[one.evidence["median_us"] for one in own], y=[one.evidence["gb_per_s"] for one in own],
-            text=[f"{one.spec}, {one.words}<br>{one.variant.partition('__')[2]}" for one in own],
-            mode="markers", name=family, marker={"size": 10},
+            x=[one.least_bytes for one in own], y=[one.least_bytes / one.us / 1e3 for one in own],
+            text=[one.words for one in own], mode="markers", name=who, hoverinfo="text+y",
+            marker={"size": 9 if who == OURS else 6, "color": colours[who], "opacity": 0.75},
         )  # fmt: skip
-    times = [one.evidence["median_us"] for one in points] or [1.0]
-    for name, dash in (("read", "dash"), ("write", "dot"), ("copy", "solid")):
-        reached = getattr(calibration, name)
-        figure.add_scatter(
-            x=[min(times) / 2, 2 * max(times)], y=[reached, reached], mode="lines", line={"dash": dash, "color": GREY},
-            name=f"{name} {reached:.0f} GB/s",
-        )  # fmt: skip
+    figure.update_xaxes(type="log", exponentformat="power", dtick=1)
+    figure.update_yaxes(title_standoff=12, **_axis(reached))
     return figure
+
+
+def _axis(values: Iterable[float]) -> dict[str, Any]:
+    """A logarithmic axis with ticks at powers of ten, over less than two decades also at twice and five times these.
+
+    A linear one where all lies within a factor of three.
+    """
+    found = [value for value in values if value > 0]
+    if not found or max(found) < 3 * min(found):
+        return {"type": "linear"}
+    low, high = log10(min(found)), log10(max(found))
+    steps = (1, 2, 5) if high - low < 2 else (1,)
+    at = [step * 10**power for power in range(floor(low) - 1, ceil(high) + 1) for step in steps]
+    return {"type": "log", "tickvals": at, "ticktext": [f"{tick:,g}" for tick in at]}
 
 
 def _plots(space: SearchSpace) -> list[str]:
     """Convergence, what each parameter does, two parameters together, and how stable the fastest are."""
     if not space.right:
         return []
-    found = [_convergence(space), _stability(space)]
+    found = [_convergence(space)] if all(row.ended for row in space.rows) else []  # else their order is not known
+    if any(len(row.times_us) > 1 for row in space.right):
+        found.append(_stability(space))
     parameters = space.parameters()
     rows = space.of_fastest_algorithm()
     found += [_marginal(rows, name, values) for name, values in parameters.items()]
@@ -302,7 +395,7 @@ def _convergence(space: SearchSpace) -> Any:
     figure = _figure("The fastest so far, by the number of trials", "trial", "us")
     figure.add_scatter(y=times, text=names, mode="markers", name="a trial", marker={"color": GREY, "size": 4})
     figure.add_scatter(y=list(accumulate(times, min)), mode="lines", name="fastest so far", line={"color": BLUE})
-    figure.update_yaxes(type="log")
+    figure.update_yaxes(**_axis(times))
     return figure
 
 
@@ -323,7 +416,7 @@ def _marginal(rows: Sequence[Row], name: str, values: Sequence[object]) -> Any:
             marker={"color": BLUE}, boxpoints="all",
         )  # fmt: skip
     figure.update_xaxes(type="category")
-    figure.update_yaxes(type="log")
+    figure.update_yaxes(**_axis(row.median_us or 0.0 for row in rows))
     return figure
 
 

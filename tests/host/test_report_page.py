@@ -6,17 +6,21 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gen.compare.kept import Compared
+from gen.compare.row import OURS
 from gen.families import FAMILIES
 from gen.families.base import Limits
-from gen.families.names import search_space, variant
+from gen.families.names import named_variant, search_space, variant
+from gen.gpu.timing import Calibration
 from gen.paths import output_home
-from gen.report.page import ladders, page, search_spaces
+from gen.report.page import ladders, page, rooflines, search_spaces
 from gen.store.folder import known_specs, stored_calibrations
 from gen.store.trials import Row, Trials
 from gen.store.tuned import read_winners
@@ -44,6 +48,26 @@ def rows() -> tuple[Row, ...]:
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def comparison(contender: str, us: float, **other: Any) -> Compared:
+    """A contender that takes so long for a transpose, gen taking 10 us."""
+    given: dict[str, Any] = {
+        "device": "NVIDIA H200", "driver": "580", "date": "2026-11-26", "spec": "transpose_10_b32",
+        "extents": {"rows": 512, "cols": 256}, "protocol": "cold", "contender": contender, "us": us, "gen_us": 10.0,
+        "ratio": us / 10, "low": us / 11, "high": us / 9, "verdict": "WIN", "variant": "transpose_10_b32__tiled",
+        "least_bytes": 2**20, "limit": "copy", "limit_us": 4.0,
+    }  # fmt: skip
+    return Compared(**{**given, **other})
+
+
+COMPARISONS = (
+    comparison(OURS, 10.0), comparison("torch", 20.0), comparison("cupy", 40.0),
+    comparison("torch", 7.0, protocol="hot"),
+    comparison("torch", 30.0, spec="stencil_heat_de794a2b_f32", extents={"rows": 512, "cols": 256, "steps": 8}),
+    comparison("torch", 30.0, spec="stencil_heat_de794a2b_f32", extents={"rows": 512, "cols": 256, "steps": 1}),
+    comparison("jax", 50.0, device="NVIDIA H100 80GB HBM3"),
+)  # fmt: skip
 
 
 class Tags(HTMLParser):
@@ -85,7 +109,8 @@ def read(text: str) -> Tags:
 @pytest.fixture(scope="module")
 def made() -> str:
     home = output_home()
-    return page(read_winners(home), rows(), stored_calibrations(home), FAMILIES, known_specs(FAMILIES, home))
+    known = known_specs(FAMILIES, home)
+    return page(read_winners(home), rows(), stored_calibrations(home), COMPARISONS, FAMILIES, known)
 
 
 def test_the_page_is_whole_and_fetches_nothing(made: str) -> None:
@@ -133,12 +158,75 @@ def test_the_kernels_of_the_literature_stand_in_their_order_with_what_each_gains
     assert title == "transpose_10_b32, rows 512, cols 256, on NVIDIA H200"
     by_name = {rung.name: rung for rung in rungs}
     assert {"transposeSmemUnrollPad", "transposeDiagonal"} <= set(by_name)
-    assert [rung.over is None for rung in rungs] == [True] + [False] * (len(rungs) - 1)
-    for before, rung in pairwise(rungs):
-        assert before.row.median_us is not None
-        assert rung.row.median_us is not None
-        assert rung.over == before.row.median_us / rung.row.median_us
+    assert by_name["transposeSmemUnrollPadDyn16x16"].beside == "transposeSmemUnrollPad"  # not the one above
+    assert rungs[0].beside == ""
+    for rung in rungs:
         assert f"<td>{rung.name}</td>" in made
+        assert (rung.over is None) == (rung.beside == "")
+        if rung.beside:
+            before = by_name[rung.beside].row.median_us
+            assert before is not None
+            assert rung.row.median_us is not None
+            assert rung.over == before / rung.row.median_us
+
+
+def test_kernels_of_the_literature_say_what_they_move_where_that_is_estimated() -> None:
+    sizes = {"rows": 8192, "cols": 8192, "in_pitch": 8192, "out_pitch": 8192}
+    naive = [
+        replace(
+            rows()[0],
+            key=name,
+            variant=named_variant(TRANSPOSE, one).name,
+            algorithm="naive",
+            times_us=(us,),
+            extents=sizes,
+        )
+        for one in TRANSPOSE.named
+        for name, us in (("transposeNaiveRow", 30.0), ("transposeNaiveCol", 20.0))
+        if one.name == name
+    ]
+    ((_, (row, col)),) = ladders(search_spaces(naive), FAMILIES)
+    assert (row.name, col.name, col.beside, col.over) == (
+        "transposeNaiveRow", "transposeNaiveCol", "transposeNaiveRow", 1.5,
+    )  # fmt: skip
+    assert row.demand is not None
+    assert row.demand.moved_bytes >= 2 * 4 * 8192 * 8192
+    text = page((), naive, (), (), FAMILIES, {})
+    assert f"<td>{row.demand.moved_bytes / 2**20:.4g}</td>" in text
+    assert f"<td>{row.demand.bytes_in_flight:.0f}</td>" in text
+
+
+def test_rooflines_have_ours_and_others_below_what_the_device_can_do() -> None:
+    about = Calibration("NVIDIA H200", "580", 4500.0, 4700.0, 4300.0, 4.4, 0.6)
+    winners = [one for one in read_winners(output_home()) if one.device == about.device]
+    drawn = {figure.layout.title.text: figure for figure in rooflines(about, winners, COMPARISONS)}
+    assert {
+        "transpose, on NVIDIA H200", "stencil, on NVIDIA H200", "stencil, several steps a call, on NVIDIA H200"
+    } <= set(drawn)  # fmt: skip
+    (torch,) = (one for one in drawn["transpose, on NVIDIA H200"].data if one.name == "torch")
+    assert (tuple(torch.x), tuple(torch.y)) == ((2**20,), (2**20 / 20.0 / 1e3,))
+    (several,) = (one for one in drawn["stencil, several steps a call, on NVIDIA H200"].data if one.name == "torch")
+    assert (tuple(several.x), tuple(several.y)) == ((8 * 2**20,), (8 * 2**20 / 30.0 / 1e3,))
+    names = {one.name for figure in drawn.values() for one in figure.data}
+    assert {OURS, "torch", "cupy", "limit: copy 4300 GB/s", "limit: read 4500 GB/s"} <= names
+    assert "jax" not in names  # of another device
+    for figure in drawn.values():
+        for roof in (one for one in figure.data if one.mode == "lines"):
+            bandwidth = float(roof.name.split()[2])
+            assert list(roof.y) == sorted(roof.y)
+            assert all(y < bandwidth for y in roof.y)
+            assert roof.y[0] == pytest.approx(roof.x[0] / (about.empty_pair_us + roof.x[0] / bandwidth / 1e3) / 1e3)
+    by_spec = {one.spec for one in winners if "gb_per_s" in one.evidence}
+    words = " ".join(text for figure in drawn.values() for one in figure.data for text in one.text or ())
+    assert all(spec in words for spec in by_spec)
+
+
+def test_comparisons_stand_in_a_table_without_ours(made: str) -> None:
+    table = made.partition('<table id="compared-table">')[2].partition("</table>")[0]
+    assert table.count("<tr><td>") == len(COMPARISONS) - 1
+    for one in COMPARISONS[1:]:
+        assert f"<td>{one.contender}</td><td>{one.us}</td><td>10.0</td>" in table
+    assert "2.000 [1.818, 2.222]" in table
 
 
 # What a reader does: sorts the winners by time, filters them by a name, follows a link; then what the page shows.
@@ -153,9 +241,12 @@ addEventListener("load", () => {
   const filter = document.querySelector("input[data-filter]");
   filter.value = "TRANSPOSE_10_B32";
   filter.dispatchEvent(new Event("input"));
+  const others = document.getElementById("compared-table");
+  [...others.querySelectorAll("th button")].find(button => button.textContent === "its time over gen's").click();
   setTimeout(() => {
     document.title = JSON.stringify({
       times, shown: rows().filter(row => !row.hidden).map(row => row.textContent),
+      ratios: [...others.tBodies[0].rows].map(row => parseFloat(row.children[7].textContent)),
       opened: document.querySelector(link.hash).open,
       plots: document.querySelectorAll(".plotly-graph-div").length,
       points: document.querySelectorAll(".plotly-graph-div .point").length,
@@ -186,6 +277,7 @@ def test_a_browser_draws_the_plots_sorts_filters_and_follows_links(made: str, tm
     found = json.loads(title.replace("&quot;", '"').replace("&amp;", "&"))
     assert len(found["times"]) > 5
     assert found["times"] == sorted(found["times"])
+    assert found["ratios"] == sorted(one.ratio for one in COMPARISONS if one.contender != OURS and one.ratio)
     assert found["shown"]
     assert all("transpose_10_b32" in row for row in found["shown"])
     assert found["opened"]
@@ -204,6 +296,7 @@ def test_the_command_writes_a_page_from_the_folder_of_results(tmp_path: Path) ->
     shown = run("report", "-o", file, "--out", tmp_path)
     assert (shown.status, shown.err) == (0, "")
     assert "12 trials" in shown.out
+    assert "Nothing was compared" in file.read_text(encoding="utf-8")
     assert re.search(r"12 trials,\s+10 right", read(file.read_text(encoding="utf-8")).text)
     refused = run("report", "-o", tmp_path / "absent" / "x.html", "--out", tmp_path)
     assert refused.status != 0

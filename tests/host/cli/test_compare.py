@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gen.compare.kept import FILE, read_compared
 from gen.compare.process import LibrariesFactory
+from gen.paths import output_home
 from tests.fake_process import FakeProcess
 from tests.host.cli.command import run
 
@@ -38,6 +40,18 @@ def test_ours_and_all_that_is_installed_are_shown_beside_the_limit(process: Fake
     assert "Without jax: The module jax is needed for this peer" in ended.err
     assert process.orders == [("transpose_10_b32 512x512", ("torch", "torch.compile", "cupy", "cupyx"))]
     assert process.closed == 1
+    kept = read_compared(output_home(None))
+    assert [one.contender for one in kept] == ["gen", "cupy", "cupyx", "torch", "torch.compile"]
+    assert {(one.spec, one.device, one.us) for one in kept[1:]} == {("transpose_10_b32", "Fake GPU", 2.0)}
+
+
+def test_a_damaged_file_of_comparisons_is_told_before_anything_runs(process: FakeProcess) -> None:
+    home = output_home(None)
+    home.mkdir(parents=True)
+    (home / FILE).write_text("{}")
+    ended = run("compare", *ONE)
+    assert (ended.status, process.orders) == (1, [])
+    assert "comparisons.json must have schema 1" in ended.err
 
 
 @pytest.mark.usefixtures("process")

@@ -62,11 +62,17 @@ def test_parts_that_are_merged_are_the_whole_run(parts: int, home: Path, tmp_pat
     assert ended.status == 0
     assert kept(together) == kept(home)
     assert tried(together) == tried(home)
-    assert ended.data == {"folder": str(together), "winners": 3, "trials": len(tried(home)), "specs": 0}
+    assert ended.data == {
+        "folder": str(together),
+        "winners": 3,
+        "trials": len(tried(home)),
+        "specs": 0,
+        "comparisons": 0,
+    }
     for name in set(kept(home).values()):
         assert (together / f"{name}.cu").read_bytes() == (home / f"{name}.cu").read_bytes()
     again = run("merge", folders[0], "--out", together)
-    assert f"{together}: 0 winners, 0 trials, 0 specs came from 1 folder" in again.out
+    assert f"{together}: 0 winners, 0 trials, 0 comparisons, 0 specs came from 1 folder" in again.out
 
 
 def test_a_part_of_more_than_there_are_problems_has_nothing_to_tune(gpu: FakeTuningDevice, home: Path) -> None:
