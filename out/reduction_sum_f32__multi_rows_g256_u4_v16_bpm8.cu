@@ -18,7 +18,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 e2b74a0412904d27
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 5edfe718ff169ee2
 //
 // Written by gen: change the template, not this file.
 

@@ -15,7 +15,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 426e79ec54d3289f
+// Template: reduction/strided.cu.jinja, with its partials sha256 98f427626bca29ce
 //
 // Written by gen: change the template, not this file.
 

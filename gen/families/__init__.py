@@ -10,6 +10,7 @@ from typing import Any
 
 from gen.errors import UnknownNameError
 from gen.families.base import Family
+from gen.families.merge import Merges
 from gen.families.probe import Probes
 from gen.families.reduction import Reduction
 from gen.families.stencil import Stencil
@@ -22,6 +23,7 @@ FAMILIES: tuple[Family[Any], ...] = (
     Stencil(),
     Probes(),
     System(),
+    Merges(),
 )
 
 ENTRY_POINTS = "gen.families"

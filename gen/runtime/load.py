@@ -26,7 +26,7 @@ from gen.runtime.loader import Loader, text_of
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import check_distinct
 from gen.runtime.sharded_kernel import ShardedKernel
-from gen.runtime.sharded_reduction import ShardedReduction, final_spec
+from gen.runtime.sharded_reduction import ShardedReduction
 from gen.runtime.sharded_transpose import ShardedTranspose
 from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
@@ -113,7 +113,7 @@ def load(
         tune: the time in which each problem is tuned at its first call, unless it was, or now with `shape`: seconds,
             or a text such as `"2s"`. None: only within `gen.tuning`. See `gen.runtime.tuning`.
         devices: of each rank: GPUs by number, or opened, or those of a `gen.runtime.simulated.Machine`. Then the kernel
-            is one of sharded arrays, for stencils, systems, whole reductions and transposes. What follows is for such
+            is one of sharded arrays, for stencils, systems, reductions and transposes. What follows is for such
             a kernel alone.
         processes: those that `gen.join` gives, which all load the same at once: each has a rank, on one device.
         shared: whether several ranks may share a device, which then is named several times.
@@ -141,15 +141,15 @@ def load(
             opened = _of_processes(
                 opened, processes, f"{family.name_of(meant)}, {grid=}, {steps_per_exchange=}", folder
             )
-        kernels = {one: kernel_of(family, meant, one, folder, tune=budget) for one in dict.fromkeys(opened)}
         if isinstance(meant, ReductionSpec | TransposeSpec):
             for name, given in (("grid", grid), ("steps_per_exchange", steps_per_exchange)):
                 if given is not None:
                     rule = "must not be given for a reduction or a transpose"
                     raise ArgumentError(name, rule, given, next_step="Leave it out")
         if isinstance(meant, ReductionSpec):
-            final = kernel_of(family, final_spec(family.name_of(meant), meant), opened[0], folder, tune=budget)
-            return ShardedReduction(family, meant, kernels, final, opened, processes)
+            make = partial(kernel_of, home=folder, tune=budget)
+            return ShardedReduction(family, meant, make, opened, processes)
+        kernels = {one: kernel_of(family, meant, one, folder, tune=budget) for one in dict.fromkeys(opened)}
         if isinstance(meant, TransposeSpec):
             return ShardedTranspose(family, meant, kernels, opened, processes)
         return ShardedKernel(family, meant, kernels, opened, grid, steps_per_exchange, processes)

@@ -1,66 +1,69 @@
-"""A whole array on several devices reduced to one number, in an order that does not depend on how many there are.
+"""An array on several devices reduced, in an order that does not depend on how many there are.
 
-The rows of an array are taken in units, whose number and size follow from the shape alone. A unit is reduced by one
-call of the kernel of one device, by the rank that has its first row; rows of it that others have are copied there
-first. The partial results come to the first device in the order of the units, and are reduced by one call more. So a
-result has the same bits for any number of devices of one model, and any split of the rows.
+The rows of an array are taken in units. A unit is reduced by one call of the kernel of one device, by the rank that has
+its first row; rows of it that others have are copied there first. Where rows are reduced, what is known of the units
+comes to slots of the first device, in their order, and is merged there by one call more (`gen.families.merge`); kernels
+of devices that reach it store to the slots. Where rows are kept, their results stay where they are.
+
+Where results are rounded, the number and size of units follow from the shape alone, and the memory of all of them is
+aligned alike. So a result has the same bits for any number of devices of one model, and any split of the rows. Where
+nothing is rounded, as in sums of integers and places of extremes, each rank has one unit: its own rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd, prod
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
-from gen.dtypes import BF16, F16
-from gen.errors import ArgumentError
-from gen.families.base import Family
-from gen.families.reduction import ReductionSpec, reduction
+from gen.errors import ArgumentError, ShapeError
+from gen.families.base import Family, Spec
+from gen.families.extents import dense_strides
+from gen.families.merge import Merges, MergeSpec, partial_spec
+from gen.families.reduction import ReductionSpec
+from gen.families.reduction.operators import Gives
+from gen.families.reduction.shapes import reduced_axes, result_shape
+from gen.families.stencil.split import Cuts
 from gen.gpu.device import Mark, Memory, Peer, Rows
-from gen.runtime.arrays import DeviceArray, Given, Kind
+from gen.runtime.arrays import DeviceArray, Given, Kind, Shape
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import Rank, Scattering, ShardedArray
 
-UNITS = 64  # of an array, at most
+UNITS = 32  # of an array whose results are rounded, at most
+LEAST_ROWS = 16  # of a unit of which more than one result is merged: partial results are few beside the elements
 ALIGNMENT = 256  # bytes: units lie so in every split, and memory is allocated so
-MOST_CALLS = 1024  # that are remembered
-FINAL = {"sum": "sum", "prod": "prod", "min": "min", "max": "max", "any": "any", "all": "all", "count_nonzero": "sum"}
-"""How partial results are reduced."""
+MOST_CALLS, MOST_LAYOUTS = 1024, 8  # that are remembered
+MERGES = Merges()
+
+KernelOf = Callable[[Family[Any], Spec, Peer], Kernel]
+"""The kernel of a spec for a device."""
 
 
-def final_spec(name: str, spec: ReductionSpec) -> ReductionSpec:
-    """What reduces the partial results. Raises ArgumentError if several devices do not take the spec.
-
-    Args:
-        name: of the spec, for messages.
-        spec: what is computed.
-    """
-    next_step = "Load it for one device: gen.load(spec, device=0)"
-    if len(spec.op) > 1 or spec.op[0] not in FINAL or spec.axis is not None or spec.keepdims:
-        rule = f"must be one of {', '.join(FINAL)} of a whole array to be computed on several devices"
-        raise ArgumentError(name, rule, next_step=next_step)
-    operator = FINAL[spec.op[0]]
-    if operator in ("sum", "prod") and spec.result in (F16, BF16):
-        rule = f"must have a result that holds partial results, not {spec.result.name}, on several devices"
-        raise ArgumentError(name, rule, next_step='Say it: gen.reduction(..., dtype="float32")')
-    return reduction(operator, spec.result.numpy, dtype=spec.result.numpy if operator in ("sum", "prod") else None)
-
-
-def rows_of_unit(shape: Sequence[int], size: int) -> int:
+def rows_of_unit(shape: Sequence[int], size: int, least: int = 1) -> int:
     """How many rows a unit has, the last one perhaps fewer.
 
     Args:
         shape: of the array.
         size: bytes of an element.
+        least: rows of a unit, unless the array has fewer.
     """
     row = size * prod(shape[1:])
     together = ALIGNMENT // gcd(ALIGNMENT, row)
-    return -(-shape[0] // (UNITS * together)) * together
+    return max(-(-shape[0] // (UNITS * together)), -(-min(least, shape[0]) // together)) * together
+
+
+def is_exact(spec: ReductionSpec) -> bool:
+    """Whether every bit of the results is the same in any order of the elements."""
+    return spec.indexed or all(
+        operator.gives in (Gives.BOOL, Gives.INDEX) or operator.accumulator(spec.dtype, dtype).kind != "float"
+        for _, operator, dtype in spec.results  # not the least of floating-point numbers: 0 and -0 are alike
+    )
 
 
 @dataclass(frozen=True)
@@ -74,97 +77,181 @@ class Piece:
 
 @dataclass
 class _Room:
-    """Memory of a rank: for a unit that does not lie there as it is needed, and for partial results."""
+    """Memory of a rank: for a unit that does not lie there as it is needed, and for the results of each unit."""
 
     unit: Memory
-    slots: Memory
+    slots: tuple[Memory, ...]
     read: Mark | None = None  # nobody reads the unit any more
+
+
+@dataclass(frozen=True)
+class _Output:
+    """A result of units: its name among the kernel's operands, and its dtype."""
+
+    name: str
+    dtype: np.dtype[Any]
 
 
 @dataclass
 class _Layout:
-    """An array's units, who has their rows, and the memory that they take."""
+    """An array's units, who has their rows, and the memory that they take.
 
+    Attributes:
+        kernels: of each rank, for a unit.
+        units: the pieces of each.
+        outputs: what a unit gives.
+        kept: whether rows are kept, each with results of its own.
+        of_row: elements of each output for a row; of a unit where rows are reduced.
+        rooms: of each rank.
+        slots: for each output the results of all units on the first device, where rows are reduced.
+        counts: of the elements of each unit, on the first device, where rows are reduced.
+        calls: that were prepared.
+        read: the slots are merged: others may be written.
+    """
+
+    kernels: tuple[Kernel, ...]
     units: tuple[tuple[Piece, ...], ...]
+    outputs: tuple[_Output, ...]
+    kept: bool
+    of_row: int
     rooms: tuple[_Room, ...]
-    slots: Memory
-    calls: dict[tuple[int, int, int], Callable[[int], None]] = field(default_factory=dict)
-    read: Mark | None = None  # the partial results are reduced: others may be written
+    slots: tuple[Memory, ...] = ()
+    counts: Memory | None = None
+    calls: dict[tuple[int, ...], Callable[[int], None]] = field(default_factory=dict)
+    read: Mark | None = None
+
+    def place(self, unit: int) -> int:
+        """Where a unit's results begin among those of all, in elements."""
+        return self.of_row * (self.units[unit][0].first if self.kept else unit)
+
+    def count(self, unit: int) -> int:
+        """How many elements of each output a unit has."""
+        pieces = self.units[unit]
+        return self.of_row * (pieces[-1].end - pieces[0].first if self.kept else 1)
 
 
 class ShardedReduction(Scattering):
-    """A reduction of a whole array on several devices. Threads may share one.
+    """A reduction of an array on several devices. Threads may share one.
 
-    `kernel.scatter(x)` brings an array to the devices, arrays of stencils on the same devices are taken too, and
-    `kernel(a).numpy()` is the result. A call does not wait for the devices.
+    `kernel.scatter(x)` brings an array to the devices, and arrays of stencils on the same devices are taken too. Where
+    the first axis, along which the array is split, is reduced, `kernel(a).numpy()` is the result; where it is kept the
+    result is split as the array is, and `kernel(a).gather()` brings it back. A call does not wait for the devices.
     """
 
     def __init__(
-        self, family: Family[Any], spec: ReductionSpec, kernels: Mapping[Peer, Kernel], final: Kernel,
-        devices: Sequence[Peer], processes: Processes | None = None,
+        self, family: Family[Any], spec: ReductionSpec, kernel_of: KernelOf, devices: Sequence[Peer],
+        processes: Processes | None = None,
     ) -> None:  # fmt: skip
         """Makes streams, and lets the devices reach each other.
 
         Args:
             family: of the spec.
-            spec: what is computed, of which there is a `final_spec`.
-            kernels: of each device.
-            final: of the first device, for partial results.
+            spec: what is computed.
+            kernel_of: gives kernels of this and of other specs.
             devices: of each rank.
             processes: those that share the work, one rank each; None if all ranks are of this process.
+
+        Raises:
+            SpecError: there are no partial results that could be merged.
         """
         super().__init__(family.name_of(spec), devices, spec.dtype, (len(devices),), None, processes)
-        self._spec, self._kernels, self._final = spec, kernels, final
+        self._family, self._spec, self._make = family, spec, kernel_of
+        if spec.axis is None:
+            partial_spec(spec)
         self._layouts: dict[tuple[tuple[int, ...], ...], _Layout] = {}
+        self._kernels: dict[tuple[Spec, Peer], Kernel] = {}
 
-    def __call__(self, array: ShardedArray) -> DeviceArray:
+    def __call__(self, array: ShardedArray, *, out: Any = None) -> Any:
         """Reduces an array.
 
         Args:
             array: split along its first axis alone.
+            out: where results go that are split as the array is: a sharded array, or a tuple where the spec has
+                several; made if None, as results of a reduced first axis always are.
 
         Returns:
-            The result, without axes, on the first device, or on that of each process.
+            The result, or a tuple of them where the spec has several: on the first device, or on that of each process,
+            where the first axis is reduced; else split as the array is.
 
         Raises:
             GenError: the argument is not what the spec takes. Nothing was queued.
             RunError: a device refused a launch.
         """
         self.check_array("in", array)
-        first = self.ranks[0]
+        shape = result_shape(self._spec, array.shape)
         with self.queueing():
             layout = self._layout_of(array)
-            self._reduce_units(layout, array)
-            with first.current():
-                out = DeviceArray((), self._spec.result.numpy, first.device, first.main.handle)
-                units = len(layout.units)
-                self._queue(layout, 0, self._final, layout.slots.address, units, out.address, cached=False)
-                layout.read = first.device.mark(first.main.handle)
-                rows = Rows.of(out.address, self._spec.result.size)
-                with self.together():  # to every process: all have the stream of the first rank
-                    for number in range(1, len(self.ranks) if first.processes is not None else 0):
-                        self.copy(0, number, rows, rows, first.main.handle)
-        return out
+            if layout.kept:
+                cuts = (array.cuts[0], *((0, extent) for extent in shape[1:]))
+                results: tuple[Any, ...] = self._outs(layout, array, cuts, out)
+                self._reduce_units(layout, array, results)
+            else:
+                if out is not None:
+                    rule = "must be left out where the first axis is reduced: the result is on one device"
+                    raise ArgumentError("out", rule, type(out).__name__)
+                self._reduce_units(layout, array, ())
+                results = self._merge(layout, shape)
+        return results[0] if len(results) == 1 else results
 
-    def _reduce_units(self, layout: _Layout, array: ShardedArray) -> None:
-        """Queues the calls for units, and brings what they give to the first device."""
-        size, row = self._spec.result.size, self._row(array)
-        counts = [0] * len(self.ranks)
-        for pieces in layout.units:
+    def _outs(self, layout: _Layout, array: ShardedArray, cuts: Cuts, out: Any) -> tuple[ShardedArray, ...]:
+        """Where results that are split go. Raises GenError if they cannot go there."""
+        if out is None:
+            return tuple(ShardedArray(self.ranks, cuts, output.dtype) for output in layout.outputs)
+        outs = tuple(out) if isinstance(out, tuple | list) else (out,)
+        if len(outs) != len(layout.outputs):
+            rule = f"must be as many sharded arrays as there are outputs: {', '.join(x.name for x in layout.outputs)}"
+            raise ArgumentError("out", rule, len(outs), next_step="Pass them in this order, or no out=")
+        for place, (output, one) in enumerate(zip(layout.outputs, outs, strict=True)):
+            self.check_array(output.name, one, output.dtype)
+            if one.cuts != cuts:
+                rule = f"must be split as the array is: {cuts}"
+                raise ShapeError(output.name, rule, one.cuts, next_step="Pass another, or no out=")
+            if one is array or any(one is other for other in outs[:place]):
+                rule = "must not be an array that the call reads or writes too"
+                raise ArgumentError(output.name, rule, next_step="Pass another, or no out=")
+        return outs
+
+    def _reduce_units(self, layout: _Layout, array: ShardedArray, outs: tuple[ShardedArray, ...]) -> None:
+        """Queues the calls for units, whose results come to the slots, or to the arrays where rows are kept."""
+        row, begun = self._row(array), set[int]()
+        for number, pieces in enumerate(layout.units):
             owner = pieces[0].rank
             rank, room = self.ranks[owner], layout.rooms[owner]
             address = self._place(array, pieces[0])
-            if len(pieces) > 1 or address % ALIGNMENT:
+            if len(pieces) > 1 or (address % ALIGNMENT and not is_exact(self._spec)):
                 self._bring(layout, array, pieces)
                 address = room.unit.address
-            elements = (pieces[-1].end - pieces[0].first) * row // self._spec.dtype.size
+            targets = self._targets(layout, number, outs)
             with rank.current():
-                slot = room.slots.address + counts[owner] * size
-                self._queue(layout, owner, self._kernels[rank.device], address, elements, slot)
+                if layout.read is not None and owner not in begun:
+                    rank.device.wait_for(rank.main.handle, layout.read)
+                begun.add(owner)
+                self._queue(layout, owner, address, (pieces[-1].end - pieces[0].first) * row, targets, array.shape)
                 if address == room.unit.address:
                     room.read = rank.device.mark(rank.main.handle)
-            counts[owner] += 1
-        self._collect(layout, counts)
+            if layout.kept:
+                self._hand_out(layout, number, targets, outs)
+        if not layout.kept:
+            self._collect(layout)
+
+    def _targets(self, layout: _Layout, unit: int, outs: tuple[ShardedArray, ...]) -> tuple[int, ...]:
+        """Where a unit's results go: to slots of its rank unless they can go at once to where they belong."""
+        pieces = layout.units[unit]
+        owner = pieces[0].rank
+        rooms = tuple(memory.address for memory in layout.rooms[owner].slots)
+        found = []
+        for place, (output, room) in enumerate(zip(layout.outputs, rooms, strict=True)):
+            size = output.dtype.itemsize
+            own = room + layout.place(unit) * size
+            if layout.kept:
+                first = pieces[0].first - outs[place].cuts[0][owner]
+                there = outs[place].held[owner].address + first * layout.of_row * size
+                straight = is_exact(self._spec) or (len(pieces) == 1 and (there - own) % ALIGNMENT == 0)
+            else:
+                there = layout.slots[place].address + layout.place(unit) * size
+                straight = self.reaches(self.ranks[owner], self.ranks[0])
+            found.append(there if straight else own)
+        return tuple(found)
 
     def _bring(self, layout: _Layout, array: ShardedArray, pieces: tuple[Piece, ...]) -> None:
         """Puts the rows of a unit together, each sent by who has them."""
@@ -184,46 +271,109 @@ class ShardedReduction(Scattering):
             with rank.current():
                 rank.device.wait_for(rank.main.handle, sent)
 
-    def _collect(self, layout: _Layout, counts: Sequence[int]) -> None:
-        """Sends partial results to the first device, in the order of the units."""
-        first, size, place = self.ranks[0], self._spec.result.size, 0
-        for number, (rank, room, count) in enumerate(zip(self.ranks, layout.rooms, counts, strict=True)):
-            if count:
-                source, target = (
-                    Rows.of(at, count * size) for at in (room.slots.address, layout.slots.address + place)
-                )
+    def _hand_out(
+        self, layout: _Layout, unit: int, targets: tuple[int, ...], outs: tuple[ShardedArray, ...]
+    ) -> None:  # fmt: skip
+        """Sends results of a unit's rows to who has the rows, where they are not there already.
+
+        Who has them has sent them: the rank has waited for all that was done there before.
+        """
+        pieces = layout.units[unit]
+        owner = pieces[0].rank
+        rank = self.ranks[owner]
+        for output, out, computed in zip(layout.outputs, outs, targets, strict=True):
+            of_row = layout.of_row * output.dtype.itemsize
+            for piece in pieces:
+                source = computed + (piece.first - pieces[0].first) * of_row
+                there = out.held[piece.rank].address + (piece.first - out.cuts[0][piece.rank]) * of_row
+                if source == there:
+                    continue
+                size, receiver = (piece.end - piece.first) * of_row, self.ranks[piece.rank]
                 with rank.current():
-                    if layout.read is not None:
-                        rank.device.wait_for(rank.main.handle, layout.read)
                     with self.together():
-                        self.copy(number, 0, source, target, rank.main.handle)
+                        self.copy(owner, piece.rank, Rows.of(source, size), Rows.of(there, size), rank.main.handle)
                     sent = rank.device.mark(rank.main.handle)
-                with first.current():
-                    first.device.wait_for(first.main.handle, sent)
-            place += count * size
+                with receiver.current():
+                    receiver.device.wait_for(receiver.main.handle, sent)
+
+    def _collect(self, layout: _Layout) -> None:
+        """Sends what is known of units to the first device, in their order, unless kernels have stored it there."""
+        first = self.ranks[0]
+        for number, (rank, room) in enumerate(zip(self.ranks, layout.rooms, strict=True)):
+            own = [unit for unit, pieces in enumerate(layout.units) if pieces[0].rank == number]
+            if not own:
+                continue
+            with rank.current():
+                if not self.reaches(rank, first):
+                    for output, memory, slots in zip(layout.outputs, room.slots, layout.slots, strict=True):
+                        size = layout.of_row * output.dtype.itemsize
+                        source, target = (
+                            Rows.of(one.address + own[0] * size, len(own) * size) for one in (memory, slots)
+                        )
+                        with self.together():
+                            self.copy(number, 0, source, target, rank.main.handle)
+                sent = rank.device.mark(rank.main.handle)
+            with first.current():
+                first.device.wait_for(first.main.handle, sent)
+
+    def _merge(self, layout: _Layout, shape: Shape) -> tuple[DeviceArray, ...]:
+        """Queues the call that merges what is known of all units; the results come to every process."""
+        first, merge = self.ranks[0], MergeSpec(self._spec)
+        assert layout.counts is not None
+        with first.current():
+            results = tuple(
+                DeviceArray(shape, dtype.numpy, first.device, first.main.handle) for _, _, dtype in self._spec.results
+            )
+            if first.here:
+                kernel, where = self._kernel_of(MERGES, merge, first.device), first.device.index
+                units, count = len(layout.units), layout.of_row
+                given = {
+                    name: _given(memory.address, (units, count), dtype.numpy, where)
+                    for (name, _, dtype), memory in zip(merge.partials, layout.slots, strict=True)
+                }
+                given["counts"] = _given(layout.counts.address, (units,), np.dtype(np.int64), where)
+                for (name, _, dtype), result in zip(self._spec.results, results, strict=True):
+                    given[name] = _given(result.address, (count,), dtype.numpy, where)
+                kernel.queued(given, {}, {})(first.main.handle)
+            layout.read = first.device.mark(first.main.handle)
+            with self.together():  # to every process: all have the stream of the first rank
+                for result in results:
+                    rows = Rows.of(result.address, layout.of_row * result.dtype.itemsize)
+                    for number in range(1, len(self.ranks) if first.processes is not None else 0):
+                        self.copy(0, number, rows, rows, first.main.handle)
+        return results
 
     def _queue(
-        self, layout: _Layout, number: int, kernel: Kernel, source: int, elements: int, target: int, *,
-        cached: bool = True,
+        self, layout: _Layout, number: int, source: int, size: int, targets: tuple[int, ...], shape: Shape
     ) -> None:  # fmt: skip
-        """Queues a call that reduces elements that follow each other."""
+        """Queues a call that reduces a unit of so many bytes."""
         rank = self.ranks[number]
         if not rank.here:
             return
-        queue = layout.calls.get((source, elements, target)) if cached else None
+        queue = layout.calls.get((source, size, *targets))
         if queue is None:
-            dtype = self._spec.dtype if kernel is not self._final else self._spec.result
             where = rank.device.index
-            given = {
-                "in": _given(source, (elements,), dtype.numpy, where),
-                "out": _given(target, (), self._spec.result.numpy, where),
-            }
-            queue = kernel.queued(given, {}, {})
-            if cached:
-                if len(layout.calls) >= MOST_CALLS:
-                    layout.calls.clear()
-                layout.calls[source, elements, target] = queue
+            row = self._spec.dtype.size * prod(shape[1:])
+            unit = (size // row, *shape[1:])
+            spec = self._unit_spec(kept=layout.kept)
+            results = result_shape(spec, unit)
+            given = {"in": _given(source, unit, self._spec.dtype.numpy, where)}
+            for output, target in zip(layout.outputs, targets, strict=True):
+                given[output.name] = _given(target, results, output.dtype, where)
+            queue = layout.kernels[number].queued(given, {}, {})
+            if len(layout.calls) >= MOST_CALLS:
+                layout.calls.clear()
+            layout.calls[source, size, *targets] = queue
         queue(rank.main.handle)
+
+    def _kernel_of(self, family: Family[Any], spec: Spec, device: Peer) -> Kernel:
+        if (spec, device) not in self._kernels:
+            self._kernels[spec, device] = self._make(family, spec, device)
+        return self._kernels[spec, device]
+
+    def _unit_spec(self, *, kept: bool) -> ReductionSpec:
+        """What a unit is reduced by."""
+        return self._spec if kept else partial_spec(self._spec)
 
     def _row(self, array: ShardedArray) -> int:
         return self._spec.dtype.size * prod(array.shape[1:])
@@ -233,22 +383,42 @@ class ShardedReduction(Scattering):
 
     def _layout_of(self, array: ShardedArray) -> _Layout:
         if array.cuts not in self._layouts:
-            self.forget_unused()
-            unit = rows_of_unit(array.shape, self._spec.dtype.size)
-            units = tuple(
-                tuple(_pieces(array.cuts[0], first, min(first + unit, array.shape[0])))
-                for first in range(0, array.shape[0], unit)
-            )
-            rooms = tuple(self._made_room(rank, unit * self._row(array), len(units)) for rank in self.ranks)
-            first = self.ranks[0]
-            with first.current():
-                slots = first.allocate(len(units) * self._spec.result.size)
-            self._layouts[array.cuts] = _Layout(units, rooms, slots)
+            if len(self._layouts) >= MOST_LAYOUTS:
+                self.forget_unused()
+            self._layouts[array.cuts] = self._made_layout(array)
         return self._layouts[array.cuts]
 
-    def _made_room(self, rank: Rank, size: int, units: int) -> _Room:
+    def _made_layout(self, array: ShardedArray) -> _Layout:
+        shape, size = array.shape, self._spec.dtype.size
+        axes = reduced_axes(self._spec, len(shape))
+        kept = 0 not in axes
+        spec = self._unit_spec(kept=kept)
+        of_row = prod(extent for axis, extent in enumerate(shape) if axis not in axes and axis > 0)
+        exact = is_exact(self._spec)
+        unit = rows_of_unit(shape, size, LEAST_ROWS if of_row > 1 and not kept else 1)
+        begins = array.cuts[0] if exact else (*range(0, shape[0], unit), shape[0])
+        units = tuple(tuple(_pieces(array.cuts[0], first, end)) for first, end in pairwise(begins))
+        outputs = tuple(_Output(name, dtype.numpy) for name, _, dtype in spec.results)
+        all_of_unit = of_row * (shape[0] if kept else len(units))
+        largest = 1 if exact else unit * self._row(array)
+        rooms = tuple(self._made_room(rank, largest, outputs, all_of_unit) for rank in self.ranks)
+        kernels = tuple(self._kernel_of(self._family, spec, rank.device) for rank in self.ranks)
+        layout = _Layout(kernels, units, outputs, kept, of_row, rooms)
+        if not kept:
+            first = self.ranks[0]
+            each = prod(shape[axis] for axis in axes if axis > 0)
+            counts = np.array([(pieces[-1].end - pieces[0].first) * each for pieces in units], np.int64)
+            with first.current():
+                layout.slots = tuple(first.allocate(all_of_unit * output.dtype.itemsize) for output in outputs)
+                layout.counts = first.allocate(counts.nbytes)
+                if first.here:
+                    first.device.upload(layout.counts.address, counts)
+        return layout
+
+    def _made_room(self, rank: Rank, size: int, outputs: Sequence[_Output], elements: int) -> _Room:
         with rank.current():
-            return _Room(rank.allocate(size), rank.allocate(units * self._spec.result.size))
+            slots = tuple(rank.allocate(elements * output.dtype.itemsize) for output in outputs)
+            return _Room(rank.allocate(size), slots)
 
     @override
     def forget(self) -> None:
@@ -262,5 +432,6 @@ def _pieces(cuts: Sequence[int], first: int, end: int) -> Iterator[Piece]:
             yield Piece(rank, max(low, first), min(high, end))
 
 
-def _given(address: int, shape: tuple[int, ...], dtype: Any, device: int) -> Given:
-    return Given(Kind.OTHER, address, shape, (dtype.itemsize,) * len(shape), dtype, True, device, None, None)
+def _given(address: int, shape: Shape, dtype: np.dtype[Any], device: int) -> Given:
+    strides = dense_strides(shape, dtype.itemsize)
+    return Given(Kind.OTHER, address, shape, strides, dtype, True, device, None, None)

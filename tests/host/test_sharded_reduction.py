@@ -1,26 +1,32 @@
-"""Arrays on several devices reduced to one number: the same bits for any number of them, and any split."""
+"""Arrays on several devices reduced: the same bits for any number of them, and any split."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gen
-from gen.errors import ArgumentError, RunError, ShapeError
+from gen.errors import ArgumentError, RunError, ShapeError, SpecError
 from gen.families.base import Array
-from gen.families.reduction import ReductionSpec
+from gen.families.reduction import Reduction, ReductionSpec
+from gen.families.reduction.operators import OPERATORS, SEVERAL, WITH_PLACES
 from gen.families.stencil import Stencil
-from gen.runtime.sharded_reduction import FINAL, UNITS, rows_of_unit
+from gen.runtime.sharded import ShardedArray
+from gen.runtime.sharded_reduction import LEAST_ROWS, UNITS, is_exact, rows_of_unit
 from gen.runtime.simulated import Machine
 from tests.fakes import OracleRunner
-from tests.sharding import changed
+from tests.sharding import changed, same
 
 HEAT = Stencil.catalogue[0]
-SUM = gen.reduction("sum", "float32")
+SUM, PLACE = gen.reduction("sum", "float32"), gen.reduction(("argmax", "max"), "float32")
+ALONG = gen.reduction("mean", "float32", axis=1, keepdims=True)
+EMITTED = (SUM, PLACE, ALONG, gen.reduction("var", "float16"), gen.reduction("norm", axis=0))
+SHAPES = {1: (5000,), 2: (500, 5), 3: (70, 3, 64)}
 
 
 def cells_of(shape: tuple[int, ...], dtype: str = "float32", seed: int = 1) -> Array:
@@ -34,55 +40,90 @@ def cut(rows: int, ranks: int, seed: int) -> tuple[int, ...]:
     return tuple(np.diff([0, *sorted(places), rows]).tolist())
 
 
+def bits(found: Any) -> list[Array]:
+    """The results of a call."""
+    results = found if isinstance(found, tuple) else (found,)
+    return [one.gather() if isinstance(one, ShardedArray) else one.numpy() for one in results]
+
+
 def reduced(
-    cells: Array, extents: Sequence[int], seed: int, spec: ReductionSpec = SUM, load: Any = gen.load, turns: int = 2
-) -> list[Array]:
+    cells: Array, extents: Sequence[int], seed: int, spec: ReductionSpec = SUM, load: Any = gen.load, turns: int = 2,
+    peer_access: bool = True,
+) -> list[Array]:  # fmt: skip
     """The results of several arrays in a row, of which the later ones are the first, turned."""
     machine = Machine(seed=seed, runner=OracleRunner())
-    kernel = load(spec, devices=machine.devices(len(extents)))
+    kernel = load(spec, devices=machine.devices(len(extents), peer_access=peer_access))
     arrays = [np.roll(cells, 7 * turn, axis=0) for turn in range(turns)]
     split = [tuple(extents), *((extent,) for extent in cells.shape[1:])]
     scattered = [kernel.scatter(array, split) for array in arrays]
-    return [found.numpy() for found in [kernel(array) for array in scattered]]  # the first call is not waited for
+    calls = [kernel(array) for array in scattered]  # the first one is not waited for
+    return [one for found in calls for one in bits(found)]
+
+
+def right(cells: Array, spec: ReductionSpec, turns: int = 2) -> list[Array]:
+    """What NumPy gives for them."""
+    found = [Reduction().oracle(spec, {"in": np.roll(cells, 7 * turn, axis=0)}, {}) for turn in range(turns)]
+    return [one[name].value.astype(dtype.numpy) for one in found for name, _, dtype in spec.results]
+
+
+def near(found: Sequence[Array], wanted: Sequence[Array]) -> bool:
+    """Whether they are those, but for the roundings of partial results."""
+    return all(
+        (one.shape, one.dtype) == (other.shape, other.dtype) and np.allclose(one, other, rtol=1e-5, equal_nan=True)
+        for one, other in zip(found, wanted, strict=True)
+    )
 
 
 @pytest.mark.parametrize("ranks", range(1, 9))
 def test_any_split_gives_what_numpy_gives(ranks: int) -> None:
-    for seed, shape in enumerate(((5000,), (500, 5), (70, 3, 64), (9,))):
+    for seed, shape in enumerate((*SHAPES.values(), (9,))):
         cells = cells_of(shape, seed=seed)
         found = reduced(cells, cut(shape[0], ranks, seed), seed)
         assert [float(one) for one in found] == [float(cells.sum())] * 2
 
 
-@pytest.mark.parametrize("operator", FINAL)
-def test_operators(operator: str) -> None:
-    for dtype in ("float32", "int16", "bool"):
-        cells = cells_of((700, 3), dtype)
-        if operator == "prod":
+@pytest.mark.parametrize("names", [*((name,) for name in OPERATORS), *SEVERAL.values(), *WITH_PLACES], ids="_".join)
+def test_every_operator_along_any_axes(names: tuple[str, ...]) -> None:
+    axes = [(1, None), (2, 0), (2, 1), (2, -1), (3, (0, 2)), (3, (1, 2)), (3, 0)]
+    types = ("float32", "int16", "bool", "float64")
+    for seed, ((rank, axis), dtype) in enumerate(product(axes, types)):
+        if dtype == types[seed % 3] or (OPERATORS[names[0]].indexed and isinstance(axis, tuple)):
+            continue
+        cells = cells_of(SHAPES[rank], dtype, seed)
+        if names == ("prod",):
             cells = np.where(cells == 0, cells, 1).astype(dtype)
-        spec = gen.reduction(operator, dtype)
-        (found,) = reduced(cells, (300, 150, 250), 0, spec, turns=1)
-        wanted = np.asarray(getattr(np, operator)(cells))
-        assert (found.dtype, found.shape) == (spec.result.numpy, ())
-        assert found == wanted
+        spec = gen.reduction(names, dtype, axis=axis, keepdims=seed % 2 == 1)
+        ranks = seed % 8 + 1
+        found = reduced(cells, cut(len(cells), ranks, seed), seed, spec, turns=1, peer_access=seed % 5 > 0)
+        assert near(found, right(cells, spec, turns=1)), (spec, ranks, seed)
 
 
-def test_the_emitted_kernels_give_the_same_bits_for_any_number_of_devices() -> None:
-    cells = np.random.default_rng(0).random(9000, np.float32)
+@pytest.mark.parametrize("spec", EMITTED, ids=lambda one: one.label)
+def test_the_emitted_kernels_give_the_same_bits_for_any_number_of_devices(spec: ReductionSpec) -> None:
+    cells = np.random.default_rng(0).standard_normal((300, 37)).astype(spec.dtype.numpy)
     found = []
     for ranks in (1, 2, 5):
-        kernel = gen.load(SUM, devices=Machine(seed=ranks).devices(ranks))
-        found.append(kernel(kernel.scatter(cells, [cut(9000, ranks, ranks)])).numpy())
-    assert len({one.tobytes() for one in found}) == 1
-    assert abs(float(found[0]) - cells.sum(dtype=np.float64)) < 1e-2
+        kernel = gen.load(spec, devices=Machine(seed=ranks).devices(ranks))
+        found.append(bits(kernel(kernel.scatter(cells, [cut(300, ranks, ranks), (37,)]))))
+    assert all(same(found[0], one) for one in found)
+    assert near(found[0], right(cells, spec, turns=1)) or spec.dtype.size < 4
 
 
 def test_units_follow_from_the_shape_and_begin_at_aligned_bytes() -> None:
-    assert rows_of_unit((1 << 28,), 4) == 1 << 22
+    assert rows_of_unit((1 << 28,), 4) == (1 << 28) // UNITS
+    assert rows_of_unit((500, 64), 4, LEAST_ROWS) == LEAST_ROWS
     for shape, size in (((5000,), 4), ((500, 5), 4), ((70, 3, 64), 2), ((1 << 20, 3), 1)):
         rows = rows_of_unit(shape, size)
         assert rows * size * int(np.prod(shape[1:])) % 256 == 0
         assert -(-shape[0] // rows) <= UNITS
+
+
+def test_results_that_are_not_rounded_need_no_units() -> None:
+    exact: list[tuple[Any, str]] = [("sum", "int32"), ("mean", "int16"), ("argmax", "float32"), ("any", "bool")]
+    assert all(is_exact(gen.reduction(*one)) for one in [*exact, (("argmin", "min"), "float64")])
+    rounded: list[tuple[Any, str]] = [("sum", "float64"), ("max", "float32"), ("var", "int32")]
+    assert not any(is_exact(gen.reduction(*one)) for one in [*rounded, (("min", "mean"), "int32")])
+    assert not is_exact(gen.reduction("sum", "int32", dtype="float32"))
 
 
 def test_what_a_stencil_has_computed_is_reduced_on_the_same_devices() -> None:
@@ -93,18 +134,15 @@ def test_what_a_stencil_has_computed_is_reduced_on_the_same_devices() -> None:
     found = total(array)
     assert found.numpy() == array.gather().max()
     assert repr(total) == "<gen kernel reduction_max_f32 on 3 ranks>"
+    rows = gen.load(gen.reduction("max", axis=1, keepdims=True), devices=devices)(array)
+    assert np.array_equal(heat(rows, steps=0).gather(), array.gather().max(axis=1, keepdims=True))
 
 
 def test_what_is_wrong_is_said() -> None:
     devices = Machine(seed=0, runner=OracleRunner()).devices(2)
     load: Any = gen.load
-    several, along = gen.reduction(("min", "max")), gen.reduction("sum", axis=0)
-    for spec in (gen.reduction("var"), gen.reduction("argmin"), several, along):
-        with pytest.raises(ArgumentError, match=r"must be one of sum, .* of a whole array to be computed on several"):
-            gen.load(spec, devices=devices)
-    with pytest.raises(ArgumentError, match=r"must have a result that holds partial results, not f16.* dtype="):
-        gen.load(gen.reduction("sum", "float16"), devices=devices)
-    assert reduced(cells_of((90,), "float16"), (40, 50), 0, gen.reduction("sum", "float16", dtype="float32"))
+    with pytest.raises(SpecError, match=r"must not be f16 where sum is merged beside .* \(got \('sum', 'max'\)\)"):
+        gen.load(gen.reduction(("sum", "max"), "float16"), devices=devices)
     with pytest.raises(ArgumentError, match=r"grid must not be given for a reduction or a transpose \(got \(2,\)\)"):
         load(SUM, devices=devices, grid=(2,))
     kernel = gen.load(SUM, devices=devices)
@@ -113,29 +151,73 @@ def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ShapeError, match="The array must have rows for each of 2 ranks"):
         kernel.scatter(np.zeros((1, 5), np.float32))
     columns = gen.load(HEAT, devices=devices, grid=(1, 2))
+    cells = np.zeros((4, 4), np.float32)
     with pytest.raises(ShapeError, match="in must be split among 2 ranks"):
-        kernel(columns.scatter(np.zeros((4, 4), np.float32)))
+        kernel(columns.scatter(cells))
+    with pytest.raises(ArgumentError, match="out must be left out where the first axis is reduced"):
+        kernel(kernel.scatter(cells), out=kernel.empty(4))
+    with pytest.raises(ShapeError, match=r"reduction\.axis must be from -2 to 1"):
+        gen.load(gen.reduction("sum", axis=2), devices=devices)(kernel.scatter(cells))
+    along = gen.load(ALONG, devices=devices)
+    array = along.scatter(cells)
+    with pytest.raises(ShapeError, match=r"out must be split as the array is: \(\(0, 2, 4\), \(0, 1\)\)"):
+        along(array, out=along.empty((4, 1), [(1, 3), (1,)]))
+    with pytest.raises(ArgumentError, match="out must be as many sharded arrays as there are outputs: out"):
+        along(array, out=(along.empty(4), along.empty(4)))
+    column = along.scatter(cells[:, :1])
+    with pytest.raises(ArgumentError, match="out must not be an array that the call reads or writes too"):
+        along(column, out=column)
 
 
 MUTANTS = {
     "a rank does not wait for rows of others": ("rank.device.wait_for(rank.main.handle, sent)", "pass"),
     "rows are sent while others are reduced": ("sender.device.wait_for(sender.main.handle, room.read)", "pass"),
     "the first device does not wait": ("first.device.wait_for(first.main.handle, sent)", "pass"),
-    "results are sent while others are reduced": ("rank.device.wait_for(rank.main.handle, layout.read)", "pass"),
+    "results are stored while others are merged": ("rank.device.wait_for(rank.main.handle, layout.read)", "pass"),
     "rows go to the first place": ("(piece.first - pieces[0].first) * row, size", "0 * row, size"),
-    "results go to the first place": ("place += count * size", "place += 0"),
+    "results are stored in the first slot": ("layout.slots[place].address + layout.place(unit) * size",
+                                             "layout.slots[place].address"),
+    "results are sent to the first slots": ("Rows.of(one.address + own[0] * size,", "Rows.of(one.address,"),
     "a unit lacks a row": ("(pieces[-1].end - pieces[0].first) * row", "(pieces[-1].end - pieces[0].first - 1) * row"),
-}
+    "elements are counted as rows": ("(pieces[-1].end - pieces[0].first) * each", "pieces[-1].end - pieces[0].first"),
+    "devices without a way store to each other": ("straight = self.reaches(self.ranks[owner], self.ranks[0])",
+                                                  "straight = True"),
+    "units of several ranks store to one": ("(len(pieces) == 1 and (there - own) % ALIGNMENT == 0)", "True"),
+    "nobody waits for results of rows": ("receiver.device.wait_for(receiver.main.handle, sent)", "pass"),
+    "results of rows go to the first row": ("(piece.first - out.cuts[0][piece.rank]) * of_row", "0"),
+    "results of rows are those of the first": ("computed + (piece.first - pieces[0].first) * of_row", "computed"),
+    "results of rows are left where they are computed": ("if source == there:", "if True:"),
+}  # fmt: skip
+
+
+def agrees(order: int, load: Any, peer_access: bool) -> bool:
+    """Whether sums, places and means of rows are right, the latter also where others were read just before."""
+    cells = cells_of((500, 5))
+    cells[310, 3] = 50  # in the rows of the last rank
+    extents = (130, 170, 200)
+    for spec in (SUM, PLACE):
+        if not near(reduced(cells, extents, order, spec, load, peer_access=peer_access), right(cells, spec)):
+            return False
+    devices = Machine(seed=order, runner=OracleRunner()).devices(3, peer_access=peer_access)
+    along, heat = load(ALONG, devices=devices), load(HEAT, devices=devices)
+    arrays = [along.scatter(one, [extents, (5,)]) for one in (cells, np.roll(cells, 7, axis=0))]
+    out = along.empty((500, 1), [extents, (1,)])
+    copies = [(along(array, out=out), heat(out, steps=0))[1] for array in arrays]
+    return near([one.gather() for one in (*copies, out)], [right(cells, ALONG)[turn] for turn in (0, 1, 1)])
+
+
+def test_the_mutants_begin_with_what_is_right() -> None:
+    assert agrees(0, gen.load, True)
+    assert agrees(1, gen.load, False)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_caught(name: str) -> None:
     load = changed("runtime.sharded_reduction", *MUTANTS[name])
-    cells = cells_of((500, 5))
-    for order in range(3):
-        with suppress(RunError):
-            found = reduced(cells, (130, 170, 200), order, load=load)
-            if [float(one) for one in found] == [float(cells.sum())] * 2:
-                continue
-        return
+    for peer_access in (True, False):
+        for order in range(2):
+            with suppress(RunError):
+                if agrees(order, load, peer_access):
+                    continue
+            return
     pytest.fail("not caught")

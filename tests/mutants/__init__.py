@@ -5,6 +5,7 @@ Numbers in brackets are those of the defects that the literature's printed listi
 """
 
 from tests.mutants import (
+    merge,
     probe,
     reduction,
     reduction_axes,
@@ -40,6 +41,7 @@ _PARTS = (
     stencil,
     system,
     probe,
+    merge,
     scan,
 )
 

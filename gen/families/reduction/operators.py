@@ -123,6 +123,8 @@ SEVERAL = {
     "stats": ("sum", "sumsq", "min", "max"),
 }
 """Statistics that are often wanted together, computed in one read."""
+WITH_PLACES = (("argmin", "min"), ("argmax", "max"))
+"""A place with what stands there."""
 
 
 def find_operators(op: object, subject: str) -> tuple[Operator, ...]:
@@ -139,8 +141,9 @@ def find_operators(op: object, subject: str) -> tuple[Operator, ...]:
     if len(set(names)) < len(names):
         raise SpecError(subject, "must name each statistic once", repr(op))
     found = tuple(OPERATORS[name] for name in names)
-    if len(found) > 1 and any(operator.indexed for operator in found):
-        raise SpecError(subject, "must be alone where it is argmin or argmax", repr(op))
+    if len(found) > 1 and any(operator.indexed for operator in found) and names not in WITH_PLACES:
+        rule = "must be alone where it is argmin or argmax, or " + " or ".join(map(repr, WITH_PLACES))
+        raise SpecError(subject, rule, repr(op))
     return found
 
 

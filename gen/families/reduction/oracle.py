@@ -32,7 +32,7 @@ from gen.families.reduction.state import state_of
 MERGE = 8
 """Roundings of a mean, in units of the largest magnitude, in each merge of two sets' moments."""
 _CHUNK = 4096  # elements that are added at once: few roundings, and little memory beside the array
-_LARGEST_GAMMA = {F32: 2.0**-10, F64: 2.0**-38}  # of the roundings that are allowed for: 2^14 and more
+LARGEST_GAMMA = {F32: 2.0**-10, F64: 2.0**-38}  # of the roundings that are allowed for: 2^14 and more
 
 
 def expected(spec: ReductionSpec, array: Array) -> dict[str, Expected]:
@@ -119,7 +119,7 @@ def _rounded(operator: Operator, spec: ReductionSpec, rows: Array, accumulator: 
     largest, unit = accumulator.largest, accumulator.unit_roundoff
     match operator.rounds:
         case Rounds.PRODUCT:
-            return _product(rows.astype(wide), accumulator)
+            return product_of(rows.astype(wide), accumulator)
         case Rounds.MOMENTS:
             return _variance(operator, spec, rows, wide, accumulator)
     squares = operator.name in ("sumsq", "norm")
@@ -147,7 +147,8 @@ def _small_integers(rows: Array) -> bool:
     return True
 
 
-def _product(values: Array, accumulator: DType) -> Expected:
+def product_of(values: Array, accumulator: DType) -> Expected:
+    """What the products of rows must be."""
     value = np.multiply.reduce(values, axis=1)
     sizes = np.abs(np.where(np.isfinite(values), values, 1))
     above, below = (np.multiply.reduce(side, axis=1) for side in (np.maximum(sizes, 1), np.minimum(sizes, 1)))
@@ -169,7 +170,7 @@ def _variance(operator: Operator, spec: ReductionSpec, rows: Array, wide: type, 
     error = deviation + 3 * reach * scale  # of the standard deviation, in units of gamma_h
     magnitude = error
     if operator.name == "var":
-        magnitude = 2 * deviation * error + _LARGEST_GAMMA[accumulator] * error**2
+        magnitude = 2 * deviation * error + LARGEST_GAMMA[accumulator] * error**2
     outside = n * (2 * reach) ** 2 > accumulator.largest
     if not freedom and n > 1:
         outside = np.ones_like(outside)  # 0 / 0 or x / 0, as the squares are rounded

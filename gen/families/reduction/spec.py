@@ -72,16 +72,17 @@ class ReductionSpec(ShownSpec):
 
     def _check_result(self, operators: tuple[Operator, ...]) -> None:
         usual, asked = operators[0].result(self.dtype), self.dtype_of_result
-        if asked is None or asked == usual:
+        if asked is None or all(one.result(self.dtype) == asked for one in operators):
             object.__setattr__(self, "dtype_of_result", None)
             return
         subject, name = "reduction.dtype", getattr(asked, "name", repr(asked))
         if asked not in DTYPES.values() or asked.kind == "bits" or asked == BOOL:
             raise SpecError(subject, "must be an integer or a floating-point type", name)
-        if len(operators) > 1 or not (operators[0].takes_dtype or usual.casts_to(asked)):
+        if not all(one.takes_dtype for one in operators) and (len(operators) > 1 or not usual.casts_to(asked)):
             raise _own_dtype(operators, self.dtype, name, wider=len(operators) == 1)
-        if usual.kind == "float" and asked.kind != "float":
-            raise SpecError(subject, f"must be a floating-point type, since {self.op[0]} of these gives one", name)
+        for one in operators:
+            if one.result(self.dtype).kind == "float" and asked.kind != "float":
+                raise SpecError(subject, f"must be a floating-point type, since {one.name} of these gives one", name)
 
     @property
     def result(self) -> DType:
@@ -96,14 +97,15 @@ class ReductionSpec(ShownSpec):
     @property
     def indexed(self) -> bool:
         """Whether the result is a place."""
-        return self.operators[0].indexed
+        return self.operators[0].indexed  # beside which stands no other statistic than what is there
 
     @property
     def results(self) -> tuple[tuple[str, Operator, DType], ...]:
         """Each output: its name, what it holds, its dtype."""
         if len(self.op) == 1:
             return (("out", self.operators[0], self.result),)
-        return tuple((operator.label, operator, operator.result(self.dtype)) for operator in self.operators)
+        asked = self.dtype_of_result
+        return tuple((operator.label, operator, asked or operator.result(self.dtype)) for operator in self.operators)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -172,10 +174,12 @@ def from_json(content: Mapping[str, Any]) -> ReductionSpec:
     dtype = read_dtype(content.get("dtype"), "reduction.dtype")
     result = content.get("result")
     op, axis = content.get("op", ()), content.get("axis")
+    op = tuple(op) if isinstance(op, list | tuple) else op
+    asked = None if result is None else read_dtype(result, "reduction.result")
     return ReductionSpec(
-        tuple(op) if isinstance(op, list | tuple) else op,
+        op,
         dtype,
-        None if result is None else read_dtype(result, "reduction.result"),
+        None if asked == find_operators(op, "reduction.op")[0].result(dtype) else asked,
         tuple(axis) if isinstance(axis, list | tuple) else axis,
         content.get("keepdims", False),
         content.get("ddof", 0),
@@ -238,12 +242,12 @@ def reduction(
     Args:
         op: `sum`, `prod`, `min`, `max`, `any`, `all`, `argmin`, `argmax`, `mean`, `var`, `std`, `count_nonzero`,
             `sumsq` (sum of squares), `norm` (its root); `minmax`, `mean_var`, `stats` (sum, sum of squares, min, max)
-            or a tuple of names for several statistics in one read.
+            or a tuple of names for several statistics in one read, such as `("argmax", "max")`.
         elements: their dtype: a name such as `"f32"`, a NumPy dtype or what NumPy takes for one.
         axis: as in NumPy: None for the whole array, an axis, or a tuple of them; `()` takes each element for itself.
             Of an array whose reduced axes lie between kept ones at most four may be apart, and four kept ones.
         keepdims: whether the result keeps the reduced axes, with extent 1.
-        dtype: as in NumPy: that of the result, in which the kernel also adds; None for NumPy's own choice.
+        dtype: as in NumPy: that of each result, in which the kernel also adds; None for NumPy's own choice.
         ddof: `var` and `std` divide by the number of elements less this.
 
     Raises:
@@ -254,7 +258,7 @@ def reduction(
         axes = (axes,)
     operators = find_operators(op, "reduction.op")
     result = None if dtype is None else read(dtype, "reduction.dtype")
-    if result is not None and (len(operators) > 1 or not operators[0].takes_dtype):
+    if result is not None and not all(operator.takes_dtype for operator in operators):
         own = read(elements, "reduction.elements")
         if any(operator.result(own) != result for operator in operators):
             raise _own_dtype(operators, own, result.name, wider=False)

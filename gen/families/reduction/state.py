@@ -79,7 +79,7 @@ class State:
         item_bytes: of an element in memory.
         parts: each once.
         results: the outputs.
-        indexed: whether the result is a place.
+        indexed: whether the first result is a place.
         ddof: what is subtracted from the number of elements that a variance is divided by.
         moments: the type of a mean, where there is one of a variance.
         bytes_summed: whether bytes may be added four at a time.
@@ -183,7 +183,7 @@ def state_of(spec: ReductionSpec) -> State:
 
 def _result(spec: ReductionSpec, name: str, operator: Operator, dtype: DType) -> Result:
     accumulator, value = operator.accumulator(spec.dtype, dtype), value_type(spec.dtype)
-    part = _PARTS[operator.name]
+    part = "place" if spec.indexed else _PARTS[operator.name]
     scalars: tuple[str, ...]
     match part:
         case "moments":
