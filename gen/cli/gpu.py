@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gen.toolchain.farm import CompileFarm
-    from gen.tune.device import IsolatedDevice
+    from gen.toolchain.farm import CompileFarm, Farm
+    from gen.tune.device import IsolatedDevice, TuningDevice
     from gen.tune.several import SeveralDevices
 
 
@@ -99,6 +99,30 @@ def of_one_model(asked: tuple[int, ...] | None) -> tuple[int, ...]:
     if others:
         output.note(f"Tunes on {len(alike)} of {len(models)} GPUs, those of the first one's model: {others}.")
     return alike
+
+
+@contextmanager
+def of_machine(
+    asked: tuple[int, ...] | None, budget: float | None, compiler: str, home: Path
+) -> Iterator[tuple[Farm, TuningDevice]]:
+    """The cores of this machine and the GPUs asked for, or all of one model that nobody uses; kept to this run."""
+    with (
+        alone_on_each(of_one_model(asked), budget, any_of_them=asked is None) as numbers,
+        farm_of(compiler, home) as farm,
+        devices_of(numbers, compiler, home) as device,
+    ):
+        yield farm, device
+
+
+@contextmanager
+def of_cluster(scheduler: str, model: str | None, compiler: str) -> Iterator[tuple[Farm, TuningDevice]]:
+    """The cores of a Dask cluster, and its GPUs of one model, whose name has this text in it."""
+    from gen.tune.cluster import Cluster, MachineTools
+
+    check_compiler(compiler)
+    with Cluster(scheduler, MachineTools(compiler)) as cluster, cluster.devices(model) as device:
+        output.note(f"Compiles on {cluster.width} threads, and times on {device.width} x {device.name}.")
+        yield cluster, device
 
 
 @contextmanager

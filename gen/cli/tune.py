@@ -29,9 +29,13 @@ from gen.cli.gpu import CompilerName, check_compiler
 from gen.cli.rehearse import rehearse
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from gen.families.base import Family
     from gen.gpu.device import GpuInfo
     from gen.store.trials import Problem
+    from gen.toolchain.farm import Farm
+    from gen.tune.device import TuningDevice
     from gen.tune.tuner import Options
 
 
@@ -116,8 +120,18 @@ def tune(
         option(
             "--gpu",
             "N,...",
-            "The numbers of the GPUs that variants are tried on, of one model: 0, or 0,1. "
-            "Default: all of the first one's model that nobody uses.",
+            "The numbers of the GPUs that variants are tried on, of one model: 0, or 0,1; with --scheduler a part of a "
+            "model's name. Default: all of the first one's model that nobody uses.",
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        option(
+            "--scheduler",
+            "ADDRESS",
+            "Compile and time on the workers of a Dask cluster, tcp://HOST:8786; those beside GPUs announce them by "
+            "--resources GPU=N.",
+            rare=True,
         ),
     ] = None,
     compiler: CompilerName = "nvrtc",
@@ -162,7 +176,7 @@ def tune(
 
     limit = seconds = None if budget is None else read_seconds(budget)
     number, parts = (1, 1) if part is None else read_part(part)
-    numbers = None if gpu is None else gpus.read_numbers(gpu)
+    numbers = None if gpu is None or scheduler is not None else gpus.read_numbers(gpu)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
     options = Options(exhaustive if seconds is None else Climb, read_rules(prune or ["all"]))
@@ -180,8 +194,13 @@ def tune(
     }
     asked: dict[str, Any] = {**what, **which, **how}
     given = [name for name, value in asked.items() if not (value is None or value is False or name == "--budget")]
-    device = None if arch is not None else find_gpu(0 if numbers is None else numbers[0])
-    if device is None:
+    not_there = [name for name, value in {**what, "--arch": arch is not None}.items() if value]
+    if scheduler is not None and not_there:
+        rule = "do not go together: the workers of a cluster only search"
+        raise OptionError(f"--scheduler and {not_there[0]}", rule)
+    here = arch is None and scheduler is None
+    device = find_gpu(0 if numbers is None else numbers[0]) if here else None
+    if device is None and scheduler is None:
         if given:
             at_hand = "none here" if arch is None else f"--arch {arch}"
             alone = f"gen tune {target or ''}".rstrip()
@@ -196,7 +215,7 @@ def tune(
         families, target, known_specs(families, home), shape or (),
         runtime_parameters=read_runtime_parameters(count or ()), classes=shape_class or (), alignment=alignment,
     )  # fmt: skip
-    if stale:
+    if stale and device is not None:
         wanted = _stale(families, home, target, device)
         if not wanted:
             output.text(f"No winner on {device.name} is stale.")
@@ -205,16 +224,19 @@ def tune(
     if not wanted:
         output.text(f"Part {part} has nothing to tune: there are {every} problems.")
         return
-    if frozen:
+    if frozen and device is not None:
         outcomes.insist(wanted, home, device.name, json=json)
         return
-    note_stand_in(device.limits)
+    if device is not None:
+        note_stand_in(device.limits)
     if verify:
         every_winner = target is None and not (shape or shape_class or part)
         at = 0 if numbers is None else numbers[0]
         _verify(None if every_winner else wanted, families, home, at, compiler, json)
+    elif scheduler is None:
+        _measure(wanted, families, home, seconds, options, gpus.of_machine(numbers, seconds, compiler, home), json=json)
     else:
-        _measure(wanted, families, home, seconds, options, numbers, compiler, json=json)
+        _measure(wanted, families, home, seconds, options, gpus.of_cluster(scheduler, gpu, compiler), json=json)
 
 
 def _stale(families: tuple[Family[Any], ...], home: Path, target: str | None, device: GpuInfo) -> tuple[Problem, ...]:
@@ -245,24 +267,18 @@ def _measure(
     home: Path,
     budget: float | None,
     options: Options,
-    asked: tuple[int, ...] | None,
-    compiler: str,
+    place: AbstractContextManager[tuple[Farm, TuningDevice]],
     *,
     json: bool,
 ) -> None:
-    """Tunes the problems on the GPUs asked for, or on all of a model that nobody uses."""
+    """Tunes the problems; `place` gives what compiles, and where variants are timed."""
     from gen.tune.outcome import Interrupted
     from gen.tune.run import run
 
     start = time.monotonic()
     evidence = {"date": time.strftime("%Y-%m-%d")}
 
-    with (
-        gpus.alone_on_each(gpus.of_one_model(asked), budget, any_of_them=asked is None) as numbers,
-        gpus.farm_of(compiler, home) as farm,
-        gpus.devices_of(numbers, compiler, home) as device,
-        output.bars() as bar,
-    ):
+    with place as (farm, device), output.bars() as bar:
 
         def tick(problem: Problem, count: int, every: int) -> None:
             bar(str(problem), count, every)

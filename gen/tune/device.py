@@ -235,8 +235,7 @@ class IsolatedSession:
         by_name = {entrant.name: entrant for entrant in entrants}
 
         def received(rounds: Rounds) -> Rounds:
-            faults = [replace(one, variant=by_name[one.variant.name].variant) for one in rounds.faults]
-            return replace(rounds, faults=tuple(faults))
+            return of_these(rounds, entrants)
 
         def ended(how: Ended) -> Rounds:
             entrant = by_name.get(how.message, entrants[0])
@@ -257,6 +256,12 @@ class IsolatedSession:
 
         with suppress(RunError):  # where the process is gone for good, so is its memory
             self._device.ask(_Driver.close, received=closed)
+
+
+def of_these(rounds: Rounds, entrants: Sequence[Entrant]) -> Rounds:
+    """Rounds that came from another process, with the variants meant: one that was pickled is a copy."""
+    by_name = {entrant.name: entrant.variant for entrant in entrants}
+    return replace(rounds, faults=tuple(replace(one, variant=by_name[one.variant.name]) for one in rounds.faults))
 
 
 def _fault(entrant: Entrant, how: Ended, reason: str) -> Trial:
