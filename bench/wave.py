@@ -351,8 +351,8 @@ stand side by side. The outermost {REACH} cells are frozen, so waves come back f
 A step reads `u`, `v` and `m` and writes `u`, {BYTES_PER_CELL} bytes a cell. What that takes at the speed of a copy is
 the memory's limit. This page and its picture are written by one command:
 
-```console
-$ {command}
+```sh
+{command}
 ```
 
 Without `--shape` and `--steps` it takes 512 x 512 x 512 cells and 1,000 steps, for which it needs a GPU.

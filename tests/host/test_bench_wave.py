@@ -40,7 +40,7 @@ def test_one_command_computes_draws_and_writes_without_a_gpu(
     assert capsys.readouterr().out.startswith("18 x 17 x 19 cells, 9 steps, the CPU run")
     assert (tmp_path / "wave.png").stat().st_size > 10_000
     text = (tmp_path / "wave.md").read_text()
-    assert f"$ python bench/wave.py --shape 18x17x19 --steps 9 --out {tmp_path}" in text
+    assert f"\npython bench/wave.py --shape 18x17x19 --steps 9 --out {tmp_path}" in text
     assert "GCell/s" not in text
 
 

@@ -1,13 +1,14 @@
-"""Tutorials run as they are written, on the CPU, and print what they show.
+"""Every page runs as it is written, on the CPU, and prints what it shows.
 
 In a block of `console` every command runs, and the lines below it are part of what it prints: it fails where they say
 so. Blocks of `python` are one program; `text` is part of what the block above prints. A block below a comment with the
-name of a file is that file. Blocks of `sh` need a GPU: tests/host/test_docs.py looks up their commands and options.
+name of a file is that file. Blocks of `sh` need a GPU: their commands of gen run on a GPU that the tests simulate.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,14 +25,37 @@ from typer.testing import CliRunner
 
 from bench.notebook import NOTEBOOK, run
 from gen.cli.app import app
-from tests.host.cli.command import forget_modules
+from gen.gpu.timing import Calibration, Instruments
+from tests.fake_process import FakeProcess
+from tests.fake_tuning import FakeTuningDevice, let_tune_find
+from tests.fakes import FakeCompiler
+from tests.host.cli.command import CHECKOUT, forget_modules
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = sorted((*DOCS.glob("tutorial-*.md"), DOCS / "howto.md", DOCS / "misleading.md", DOCS / "model.md"))
+DOCS = CHECKOUT / "docs"
+PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 COLUMNS = "100"
 FAILED = re.compile(r"failed:|^error:", re.MULTILINE)
-# Exhaustive: it compiles two programs, and tests/host/test_export.py another such library.
-MARKED = [pytest.param(one, marks=[pytest.mark.exhaustive] * (one.stem == "tutorial-cpp")) for one in PAGES]
+# Exhaustive: one compiles two programs, of which tests/host/test_export.py has the like; one explains seven long steps.
+MARKED = [
+    pytest.param(one, marks=[pytest.mark.exhaustive] * (one.stem in ("tutorial-cpp", "tutorial-ladders")), id=one.stem)
+    for one in PAGES
+]
+# What pages show of a run that takes a minute, or a GPU: by page, with the file of the test.
+SHOWN_BY = {"README": "tests/compile/test_readme.py", "wave": "tests/host/test_bench_wave.py"}
+# Commands that set up or check the checkout itself, and libraries that other tests build: by page, with the file.
+RUN_BY = {
+    "README": {"make (tune|test)": "test_setup.py", "(.venv/bin/gen export|cmake) .*": "test_export.py"},
+    "quickstart": {"make (tune|test)": "test_setup.py"},
+    "CONTRIBUTING": {"(make|.venv/bin/pre-commit|.venv/bin/pytest) .*": "test_setup.py"},
+    "export": {"(gen export|cmake|pip wheel|example/example) .*": "test_export.py"},
+    "torch": {"cmake .*": "test_torch_operators_in_cpp.py"},
+}
+ON_GPU = (
+    "bench",
+    "alias",
+    ".venv/bin/python",
+    "python",
+)  # programs of bench/, whose tests are tests/host/test_bench_*.py
 BLOCK = re.compile(r"(?:^<!-- file: (\S+) -->\n)?^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -71,7 +96,10 @@ def ran(command: str) -> tuple[int, str]:
     """The exit status and the output of a command, of gen in this process."""
     line, _, file = command.partition(" > ")
     name, *arguments = shlex.split(line)
-    if name != "gen":
+    if name == "cd":
+        os.chdir(arguments[0])
+        return 0, ""
+    if name.removeprefix(".venv/bin/") != "gen":
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
     result = CliRunner(env={"COLUMNS": COLUMNS}).invoke(app, arguments, prog_name="gen")
@@ -81,20 +109,42 @@ def ran(command: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+def is_run_elsewhere(page: Path, command: str) -> bool:
+    """Whether the tests in another file run a command of a page."""
+    return any(re.fullmatch(pattern, command) for pattern in RUN_BY.get(page.stem, {}))
+
+
+def test_the_tests_that_run_commands_of_pages_are_there() -> None:
+    for page, others in RUN_BY.items():
+        (path,) = (one for one in PAGES if one.stem == page)
+        for pattern, file in others.items():
+            assert (CHECKOUT / "tests" / "host" / file).is_file()
+            assert any(re.fullmatch(pattern, command) for command, _ in commands_in(path)), (page, pattern)
+
+
+def commands_in(page: Path) -> Iterator[tuple[str, str]]:
+    """The commands in the blocks of `console`, each with what is shown below it."""
+    for _, language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language == "console":
+            yield from steps(block)
+
+
 @pytest.mark.usefixtures("runtime_at_home")
-@pytest.mark.parametrize("page", MARKED, ids=[page.stem for page in PAGES])
+@pytest.mark.parametrize("page", MARKED)
 def test_a_page_runs_and_prints_what_it_shows(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for library in re.findall(r"^import (torch|jax)$", text, re.MULTILINE):
         pytest.importorskip(library)
     names: dict[str, object] = {}
-    printed = ""
+    printed = None
     for file, language, block in BLOCK.findall(text):
         if file:
             Path(file).parent.mkdir(parents=True, exist_ok=True)
             Path(file).write_text(block, encoding="utf-8")
         elif language == "console":
             for command, shown in steps(block):
+                if is_run_elsewhere(page, command):
+                    continue
                 status, output = ran(command)
                 assert (status == 0) != bool(FAILED.search(shown)), (command, output)
                 assert_shown(shown, output)
@@ -104,7 +154,53 @@ def test_a_page_runs_and_prints_what_it_shows(page: Path) -> None:
                 exec(compile(block, str(page), "exec"), names)
             printed = out.getvalue()
         elif language == "text":  # what the program above prints
-            assert_shown(block, printed)
+            if printed is None:
+                assert (CHECKOUT / SHOWN_BY[page.stem]).is_file()
+            else:
+                assert_shown(block, printed)
+
+
+def commands_on_a_gpu(page: Path) -> list[str]:
+    """The commands of gen in the blocks of `sh`."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    lines = [re.sub(r"\s+# .*", "", line) for block in blocks for line in block.splitlines()]
+    others = [line for line in lines if line.split()[0].removeprefix(".venv/bin/") != "gen"]
+    assert all(line.split()[0] in ON_GPU for line in others), others
+    return [line for line in lines if line not in others]
+
+
+@pytest.fixture
+def gpu(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that commands find: nothing runs on it, and everything takes as long."""
+    let_tune_find(FakeTuningDevice(), monkeypatch)
+    figures = Calibration("Fake GPU", "1.0", 3200.0, 3300.0, 3000.0, 3.8, 0.8)
+    monkeypatch.setattr(Instruments, "open", lambda *_: SimpleNamespace(calibrate=lambda: figures))
+    monkeypatch.setattr("gen.cli.gpu.compiler_of", lambda *_: FakeCompiler())
+    monkeypatch.setattr("gen.tune.device.IsolatedDevice", lambda _: FakeProcess())
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "4")
+    for number in range(1, 5):
+        Path(f"part{number}").mkdir()
+    home.mkdir(exist_ok=True)
+
+
+# Exhaustive: the whole catalogue, and whole ladders, whose steps the CPU run explains.
+LONG = ("README", "tuning", "tutorial-padding", "tutorial-ladders")
+
+
+@pytest.mark.usefixtures("gpu", "runtime_at_home")
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(one, marks=[pytest.mark.exhaustive] * (one.stem in LONG), id=one.stem)
+        for one in PAGES
+        if commands_on_a_gpu(one)
+    ],
+)
+def test_commands_that_need_a_gpu_run_on_one(page: Path) -> None:
+    for command in commands_on_a_gpu(page):
+        status, output = ran(os.path.expandvars(command))
+        assert status == 0, (command, output)
 
 
 @pytest.mark.usefixtures("runtime_at_home")
