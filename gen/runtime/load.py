@@ -27,7 +27,7 @@ from gen.runtime.processes import Processes
 from gen.runtime.sharded import check_distinct
 from gen.runtime.sharded_kernel import ShardedKernel
 from gen.runtime.sharded_reduction import ShardedReduction
-from gen.runtime.sharded_transpose import ShardedTranspose
+from gen.runtime.sharded_transpose import ShardedTranspose, block_spec
 from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
 
@@ -149,7 +149,8 @@ def load(
         if isinstance(meant, ReductionSpec):
             make = partial(kernel_of, home=folder, tune=budget)
             return ShardedReduction(family, meant, make, opened, processes)
-        kernels = {one: kernel_of(family, meant, one, folder, tune=budget) for one in dict.fromkeys(opened)}
+        of_parts = block_spec(meant) if isinstance(meant, TransposeSpec) else meant
+        kernels = {one: kernel_of(family, of_parts, one, folder, tune=budget) for one in dict.fromkeys(opened)}
         if isinstance(meant, TransposeSpec):
             return ShardedTranspose(family, meant, kernels, opened, processes)
         return ShardedKernel(family, meant, kernels, opened, grid, steps_per_exchange, processes)

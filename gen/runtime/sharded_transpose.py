@@ -1,25 +1,27 @@
-"""A matrix on several devices, transposed: every rank turns its rows, and stores them where they belong.
+"""An array on several devices, its axes permuted: every rank permutes its rows, and stores them where they belong.
 
-The rows of the matrix are split among ranks, and so are those of the result, which are the columns of the matrix. For
-each rank of the result a rank turns a block of its rows by one call of the kernel of one device, whose output is the
-block's place in the other's memory. So nothing is packed, sent and unpacked. Where two devices have no way to each
-other the block is turned into memory of the sender, and copied from there.
+The rows of the array, its first axis, are split among ranks, and so are those of the result. For each rank of the
+result a rank permutes a block of its rows by one call of the kernel of one device, whose output is the block's place in
+the other's memory. So nothing is packed, sent and unpacked. Where two devices have no way to each other the block is
+permuted into memory of the sender, and copied from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from typing_extensions import override
 
 from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Family
-from gen.families.stencil.split import even_cuts
+from gen.families.extents import dense_strides
+from gen.families.stencil.split import Cuts, even_cuts, extents_of_box
 from gen.families.transpose import TransposeSpec
 from gen.gpu.device import Memory, Peer, Rows
-from gen.runtime.arrays import Given, Kind
+from gen.runtime.arrays import Given, Kind, Shape
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import Scattering, ShardedArray
@@ -28,28 +30,28 @@ MOST_CALLS = 1024  # that are remembered
 
 
 @dataclass(frozen=True)
-class _Block:
-    """Rows of one rank that become columns of another's rows: where they are read, and where they are written.
+class _Part:
+    """A part of an array in memory: the address of its first element, its shape, and its strides in bytes."""
 
-    Attributes:
-        source, target: the address of the first element.
-        rows, cols: of the source.
-        in_pitch, out_pitch: elements from the start of a row to that of the next one.
-    """
+    address: int
+    shape: Shape
+    strides: Shape
 
-    source: int
-    target: int
-    rows: int
-    cols: int
-    in_pitch: int
-    out_pitch: int
+    def given(self, dtype: Any, device: int) -> Given:
+        """The array, as a kernel takes it."""
+        return Given(Kind.OTHER, self.address, self.shape, self.strides, dtype, True, device, None, None)
+
+
+def block_spec(spec: TransposeSpec) -> TransposeSpec:
+    """What a block is permuted by: it is a part of larger arrays."""
+    return replace(spec, strided=not spec.in_place)
 
 
 class ShardedTranspose(Scattering):
-    """A transpose of a matrix on several devices. Threads may share one.
+    """A permutation of the axes of an array on several devices. Threads may share one.
 
-    `kernel.scatter(x)` brings a matrix to the devices, `kernel(a)` turns it, `b.gather()` brings it back. A call does
-    not wait for the devices.
+    `kernel.scatter(x)` brings an array to the devices, `kernel(a)` permutes it, `b.gather()` brings it back. A call
+    does not wait for the devices.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class ShardedTranspose(Scattering):
         Args:
             family: of the spec.
             spec: what is computed.
-            kernels: of each device.
+            kernels: of each device, of its `block_spec`.
             devices: of each rank.
             processes: those that share the work, one rank each; None if all ranks are of this process.
 
@@ -69,20 +71,22 @@ class ShardedTranspose(Scattering):
             ArgumentError: several devices take no such spec.
         """
         name = family.name_of(spec)
-        if spec.axes != (1, 0) or spec.in_place:
-            rule = "must turn a matrix, not in place, to be computed on several devices"
+        if spec.in_place:
+            rule = "must not work in place to be computed on several devices"
             raise ArgumentError(name, rule, next_step="Load it for one device: gen.load(spec, device=0)")
-        super().__init__(name, devices, spec.dtype, (len(devices), 1), ("rows", "cols"), processes)
+        axes = tuple(map(str, spec.operands[0].axes))
+        super().__init__(name, devices, spec.dtype, (len(devices),), axes, processes)
         self._spec, self._kernels = spec, kernels
-        self._calls: dict[tuple[int, _Block], Callable[[int], None]] = {}
+        self._calls: dict[tuple[int, _Part, _Part], Callable[[int], None]] = {}
         self._rooms: dict[tuple[int, int], Memory] = {}  # of ranks, for blocks that are copied to others
 
     def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None) -> ShardedArray:
-        """Turns a matrix.
+        """Permutes the axes of an array.
 
         Args:
-            array: the matrix, which stays as it is.
-            out: where its transpose goes, split in any way along its rows; made, as equal as possible, if None.
+            array: the array, which stays as it is.
+            out: where the result goes, split in any way along its first axis; made if None: where the first axis stays
+                the first, split as the array is, else as equal as possible.
 
         Returns:
             `out`.
@@ -92,12 +96,10 @@ class ShardedTranspose(Scattering):
             RunError: a device refused a launch.
         """
         self.check_array("in", array)
-        shape, dtype = array.shape[::-1], array.dtype if self._spec.values is None else self._spec.result.numpy
+        shape = tuple(array.shape[axis] for axis in self._spec.axes)
+        dtype = array.dtype if self._spec.values is None else self._spec.result.numpy
         if out is None:
-            if shape[0] < len(self.ranks):
-                rule = f"must have a column for each of {len(self.ranks)} ranks"
-                raise ShapeError("in", rule, shape[0], next_step="Take fewer devices, or a larger matrix")
-            out = ShardedArray(self.ranks, even_cuts(shape, self.grid), dtype)
+            out = ShardedArray(self.ranks, self._cuts_of_result(array, shape), dtype)
         elif out is array:
             raise ArgumentError("out", "must not be the array that in is", next_step="Pass another, or none")
         else:
@@ -107,6 +109,14 @@ class ShardedTranspose(Scattering):
         with self.queueing():
             self._turn(array, out)
         return out
+
+    def _cuts_of_result(self, array: ShardedArray, shape: Shape) -> Cuts:
+        if self._spec.axes[0] == 0:
+            return (array.cuts[0], *((0, extent) for extent in shape[1:]))
+        if shape[0] < len(self.ranks):
+            rule = f"must have, along axis {self._spec.axes[0]}, an element for each of {len(self.ranks)} ranks"
+            raise ShapeError("in", rule, array.shape, next_step="Take fewer devices, or a larger array")
+        return even_cuts(shape, (len(self.ranks), *(1,) * (len(shape) - 1)))
 
     def _turn(self, array: ShardedArray, out: ShardedArray) -> None:
         free = []
@@ -132,38 +142,40 @@ class ShardedTranspose(Scattering):
                         rank.device.wait_for(rank.main.handle, mark)
 
     def _store(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> None:
-        """Turns what one rank has of the rows of the result that another one has."""
-        rank, target = self.ranks[number], self.ranks[other]
-        (first, end), (low, high) = (a.cuts[0][n : n + 2] for a, n in ((array, number), (out, other)))
-        size, out_size = array.dtype.itemsize, out.dtype.itemsize
-        source = array.held[number].address + low * size
-        place = out.held[other].address + first * out_size
-        block = _Block(source, place, end - first, high - low, array.shape[1], out.shape[1])
-        if self.reaches(rank, target):
-            self._queue(number, block, array, out)
+        """Permutes what one rank has of the rows of the result that another one has."""
+        axes, rank, target = self._spec.axes, self.ranks[number], self.ranks[other]
+        box = list(array.held[number].box)  # which elements of the whole these are, by axis of the input
+        low, high = out.held[other].box[0]
+        box[axes[0]] = max(box[axes[0]][0], low), min(box[axes[0]][1], high)
+        if box[axes[0]][0] >= box[axes[0]][1]:
             return
-        room = self._room(number, other, block.rows * block.cols * out_size)
-        packed = _Block(source, room.address, block.rows, block.cols, block.in_pitch, block.rows)
-        self._queue(number, packed, array, out)
-        row, pitch = block.rows * out_size, out.shape[1] * out_size
-        places = (room.address, row), (place, pitch)
-        packed_rows, rows = (Rows(address, 1, block.cols, row, apart, block.cols) for address, apart in places)
-        self.copy(number, other, packed_rows, rows, rank.main.handle)
+        source = _part(array, number, box)
+        place = _part(out, other, [box[axis] for axis in axes])
+        if self.reaches(rank, target):
+            self._queue(number, source, place, array, out)
+            return
+        size = out.dtype.itemsize
+        room = self._room(number, other, prod(place.shape) * size)
+        self._queue(number, source, _Part(room.address, place.shape, dense_strides(place.shape, size)), array, out)
+        # What the sender has of the first axis of the array lies, in the result, in runs with gaps between them.
+        parted = axes.index(0)
+        runs, run = prod(place.shape[:parted]), prod(place.shape[parted:]) * size
+        pitch = prod(out.shape[parted:]) * size if parted else run
+        rows = Rows(room.address, 1, runs, run, run, runs), Rows(place.address, 1, runs, run, pitch, runs)
+        self.copy(number, other, *rows, rank.main.handle)
 
-    def _queue(self, number: int, block: _Block, array: ShardedArray, out: ShardedArray) -> None:
+    def _queue(self, number: int, source: _Part, target: _Part, array: ShardedArray, out: ShardedArray) -> None:
         rank = self.ranks[number]
         if not rank.here:
             return
-        queue = self._calls.get((number, block))
+        queue = self._calls.get((number, source, target))
         if queue is None:
-            given = {
-                "in": _matrix(block.source, (block.rows, block.cols), block.in_pitch, array.dtype, rank.device.index),
-                "out": _matrix(block.target, (block.cols, block.rows), block.out_pitch, out.dtype, rank.device.index),
-            }
+            where = rank.device.index
+            given = {"in": source.given(array.dtype, where), "out": target.given(out.dtype, where)}
             queue = self._kernels[rank.device].queued(given, {}, {})
             if len(self._calls) >= MOST_CALLS:
                 self._calls.clear()
-            self._calls[number, block] = queue
+            self._calls[number, source, target] = queue
         queue(rank.main.handle)
 
     def _room(self, number: int, other: int, size: int) -> Memory:
@@ -177,6 +189,10 @@ class ShardedTranspose(Scattering):
         self._rooms.clear()
 
 
-def _matrix(address: int, shape: tuple[int, int], pitch: int, dtype: Any, device: int) -> Given:
-    strides = pitch * dtype.itemsize, dtype.itemsize
-    return Given(Kind.OTHER, address, shape, strides, dtype, True, device, None, None)
+def _part(array: ShardedArray, number: int, box: Sequence[tuple[int, int]]) -> _Part:
+    """Where elements lie that a rank has."""
+    held, size = array.held[number], array.dtype.itemsize
+    strides = dense_strides(extents_of_box(held.box), size)
+    before = zip(box, held.box, strides, strict=True)
+    address = held.address + sum((first - begin) * stride for (first, _), (begin, _), stride in before)
+    return _Part(address, extents_of_box(tuple(box)), strides)

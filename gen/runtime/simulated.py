@@ -15,7 +15,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from math import prod
+from operator import mul
 from pathlib import Path
 from random import Random
 from secrets import randbelow
@@ -428,9 +430,10 @@ class SimulatedPrepared(CpuPrepared):
         """Queues them."""
         now, values, run = dict(addresses), dict(numbers), super().launch
         accesses = [
-            Access(_rows_of(now[operand.name], self._layouts[operand.name]), writes)
+            Access(rows, writes)
             for operand in self._spec.operands
             for writes in {"in": (False,), "out": (True,), "inout": (False, True)}.get(operand.role, ())
+            for rows in _rows_of(now[operand.name], self._layouts[operand.name])
         ]
         self._device.launch(lambda: run(now, values, stream), accesses, stream)
 
@@ -441,13 +444,26 @@ def _join(clock: Clock, other: Clock) -> None:
             clock[stream] = number
 
 
-def _rows_of(address: int, layout: Layout) -> Rows:
-    """Where an operand lies: a matrix with a pitch, or an array that is taken to be dense."""
-    size = layout.dtype.itemsize
-    if len(layout.shape) == 2 and 0 not in layout.shape and layout.strides[1] == size:
-        rows, cols = layout.shape
-        return Rows(address, 1, rows, cols * size, max(layout.strides[0], cols * size), rows)
-    return Rows.of(address, size * prod(layout.shape))
+def _rows_of(address: int, layout: Layout) -> list[Rows]:
+    """Where an operand's elements lie: an array with gaps after some axes, or one that is taken to be dense."""
+    run = layout.dtype.itemsize
+    if 0 in layout.shape:
+        return [Rows.of(address, 0)]
+    levels: list[tuple[int, int]] = []  # of runs: how many, and bytes from one to the next; the fastest first
+    for extent, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
+        if extent > 1 and not levels and stride == run:
+            run *= extent
+        elif extent > 1 and levels and stride == levels[-1][0] * levels[-1][1]:
+            levels[-1] = levels[-1][0] * extent, levels[-1][1]
+        elif extent > 1:
+            levels.append((extent, stride))
+    if not levels:
+        return [Rows.of(address, run)]
+    (rows, pitch), *outer = levels
+    if pitch < run:
+        return [Rows.of(address, layout.dtype.itemsize * prod(layout.shape))]
+    places = (sum(map(mul, at, (step for _, step in outer))) for at in product(*(range(many) for many, _ in outer)))
+    return [Rows(address + place, 1, rows, run, pitch, rows) for place in places]
 
 
 def _starts_of_rows(rows: Rows) -> list[int]:

@@ -1,4 +1,4 @@
-"""Matrices on several devices, transposed: NumPy's transposes, whatever the split and the order of streams."""
+"""Arrays on several devices, their axes permuted: NumPy's, whatever the split and the order of streams."""
 
 from __future__ import annotations
 
@@ -52,27 +52,63 @@ def test_any_split_gives_numpys_transpose(ranks: int) -> None:
     assert turned(ranks, ranks, ("float32", "int16", "complex64", "uint8")[ranks % 4])
 
 
+def permuted(seed: int, load: Any = gen.load, peer_access: bool = True) -> bool:
+    """Whether an array of one to four axes is permuted, twice in a row to where the first result was."""
+    random = np.random.default_rng(seed)
+    axes, ranks = tuple(random.permutation(random.integers(1, 5)).tolist()), seed % 8 + 1
+    shape = tuple(int(n) for n in random.integers(1, 7, len(axes)))
+    shape = tuple(n + ranks if axis in (0, axes[0]) else n for axis, n in enumerate(shape))
+    dtype = ("uint8", "float32", "complex128")[seed % 3]
+    one, other = (random.integers(0, 99, shape).astype(dtype) for _ in range(2))
+    machine = Machine(seed=seed, runner=OracleRunner())
+    kernel = load(gen.permutation(axes, dtype), devices=machine.devices(ranks, peer_access=peer_access))
+    first, second = (kernel.scatter(found, splits(shape, ranks, seed)) for found in (one, other))
+    result = one.transpose(axes)
+    made = kernel(first)
+    out = kernel.scatter(result * 0, splits(result.shape, ranks, seed + 1))
+    kernel(first, out=out)
+    kernel(second, out=out)
+    wanted = (result, other.transpose(axes))
+    return all(np.array_equal(got.gather(), right) for got, right in zip((made, out), wanted, strict=True))
+
+
+def splits(shape: tuple[int, ...], ranks: int, seed: int) -> list[tuple[int, ...]]:
+    return [cut(shape[0], ranks, seed), *((extent,) for extent in shape[1:])]
+
+
+@pytest.mark.parametrize("seed", range(32))
+def test_random_permutations_are_numpys(seed: int) -> None:
+    assert permuted(seed, peer_access=seed % 3 > 0)
+
+
 def test_devices_without_a_way_to_each_other_copy_blocks() -> None:
     assert turned(3, 3, peer_access=False)
 
 
 def test_the_emitted_kernels_turn_and_convert() -> None:
     cells = np.random.default_rng(0).random((45, 70), np.float32)
-    for spec, wanted in ((SPEC, cells.T), (gen.permutation((1, 0), "float32", to="float16"), cells.T.astype("f2"))):
+    cube = np.random.default_rng(1).random((13, 9, 21), np.float32)
+    for spec, given, wanted in (
+        (SPEC, cells, cells.T),
+        (gen.permutation((1, 0), "float32", to="float16"), cells, cells.T.astype("f2")),
+        (gen.permutation((1, 0, 2), "float32"), cube, cube.transpose(1, 0, 2)),
+        (gen.permutation((2, 0, 1), "float32"), cube, cube.transpose(2, 0, 1)),
+    ):
         machine = Machine(seed=2)
         kernel = gen.load(spec, devices=machine.devices(3))
-        found = kernel(kernel.scatter(cells)).gather()
+        found = kernel(kernel.scatter(given)).gather()
         assert (found.dtype, found.tobytes()) == (wanted.dtype, wanted.tobytes()), machine
 
 
 def test_what_is_wrong_is_said() -> None:
     devices = Machine(seed=0, runner=OracleRunner()).devices(3)
-    for spec in (gen.permutation((0, 2, 1), "float32"), gen.permutation((1, 0), "float32", in_place=True)):
-        with pytest.raises(ArgumentError, match="must turn a matrix, not in place, to be computed on several devices"):
-            gen.load(spec, devices=devices)
+    with pytest.raises(ArgumentError, match="must not work in place to be computed on several devices"):
+        gen.load(gen.permutation((1, 0), "float32", in_place=True), devices=devices)
     kernel = gen.load(SPEC, devices=devices)
     array = kernel.scatter(matrix(4, 6))
-    with pytest.raises(ShapeError, match=r"in must have a column for each of 3 ranks \(got 2\)"):
+    with pytest.raises(
+        ShapeError, match=r"in must have, along axis 1, an element for each of 3 ranks \(got \(4, 2\)\)"
+    ):
         kernel(kernel.scatter(matrix(4, 2)))
     with pytest.raises(ArgumentError, match="out must not be the array that in is"):
         kernel(array, out=array)
@@ -82,20 +118,26 @@ def test_what_is_wrong_is_said() -> None:
         kernel(array, out=kernel.scatter(matrix(6, 4, "int32")))
     with pytest.raises(ShapeError, match="array must hold b32 elements"):
         kernel.scatter(matrix(4, 6, "float64"))
-    assert repr(kernel) == "<gen kernel transpose_10_b32 on 3 x 1 ranks>"
+    assert repr(kernel) == "<gen kernel transpose_10_b32 on 3 ranks>"
 
 
 MUTANTS = {
     "a rank stores before others are ready": ("in enumerate(free):", "in ():"),
     "a rank does not wait for what others store": ("in enumerate(done):", "in ():"),
-    "columns begin at the first": ("+ low * size", "+ 0 * size"),
-    "rows go to the first columns": ("+ first * out_size", "+ 0 * out_size"),
-    "rows follow each other as in the block": ("array.shape[1], out.shape[1])", "array.shape[1], end - first)"),
+    "a block is the first that the rank has": ("sum((first - begin) * stride", "sum(0 * stride"),
+    "a block lies as if it were the whole": ("strides = dense_strides(extents_of_box(held.box), size)",
+                                            "strides = dense_strides(extents_of_box(tuple(box)), size)"),
     "blocks go to the neighbour": ("(number + turn) % len(self.ranks))", "(number + turn) % 2)"),
     "devices without a way use each other's memory": ("if self.reaches(rank, target):", "if True:"),
-    "blocks are copied without a pitch": ("row, pitch = block.rows * out_size, out.shape[1] * out_size",
-                                          "row = pitch = block.rows * out_size"),
+    "blocks are copied without a pitch": ("prod(out.shape[parted:]) * size if parted else run", "run"),
+    "blocks are copied as one run": ("runs, run = prod(place.shape[:parted]), prod(place.shape[parted:]) * size",
+                                     "runs, run = 1, prod(place.shape) * size"),
+    "a rank sends what it has of other rows": ("max(box[axes[0]][0], low)", "low"),
 }  # fmt: skip
+
+
+def test_the_mutants_begin_with_what_is_right() -> None:
+    assert all(turned(0, 3, peer_access=way) and permuted(10, peer_access=way) for way in (True, False))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -104,7 +146,9 @@ def test_every_mutant_is_caught(name: str) -> None:
     for peer_access in (True, False):
         for order in range(3):
             with suppress(RunError):
-                if turned(order, 3, load=load, peer_access=peer_access):
+                seeds = 10 + 8 * order, 13 + 8 * order  # of three and of six ranks
+                right = all(permuted(seed, load, peer_access) for seed in seeds)
+                if right and turned(order, 3, load=load, peer_access=peer_access):
                     continue
             return
     pytest.fail("not caught")

@@ -11,10 +11,19 @@ from typing_extensions import override
 
 from gen.arch import Limits
 from gen.dtypes import B8, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8
-from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Work
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Operand, Work
 from gen.families.config import Config, pairwise
 from gen.families.expr import traced_alone
-from gen.families.extents import DenseFamily, check_gaps, layouts_of, lie_otherwise, measure
+from gen.families.extents import (
+    DenseFamily,
+    check_dtype,
+    check_gaps,
+    dense_strides,
+    layout_of,
+    layouts_of,
+    lie_otherwise,
+    measure,
+)
 from gen.families.transpose import heuristics, literature, shapes
 from gen.families.transpose.algorithms.common import MATRICES
 from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
@@ -87,6 +96,8 @@ class Transpose(DenseFamily[MatrixSpec]):
         """Every axis, every pitch in elements, and for transposes the canonical form."""
         if isinstance(spec, MoveSpec):
             return super().extents(spec, layouts)
+        if spec.strided:
+            return _strided(spec, layouts)
         found = measure(spec.operands, layouts)
         for operand in spec.operands:
             if operand.pitch and operand.name in layouts:
@@ -99,6 +110,17 @@ class Transpose(DenseFamily[MatrixSpec]):
         if len(spec.axes) < 2 or spec.values is not None:
             return found
         return {**found, **boxes_for(spec, found), **wide_boxes_for(spec, found)}
+
+    @override
+    def layouts(self, spec: MatrixSpec, extents: Extents) -> Mapping[str, Layout]:
+        found = super().layouts(spec, extents)
+        if not (isinstance(spec, TransposeSpec) and spec.strided and "in_step0" in extents):
+            return found
+        steps = {name: [extents[f"{name}_step{axis}"] for axis in range(len(spec.axes) - 1)] for name in found}
+        return {
+            name: replace(one, strides=tuple(step * one.dtype.itemsize for step in (*steps[name], 1)))
+            for name, one in found.items()
+        }
 
     def oracle(self, spec: MatrixSpec, inputs: Mapping[str, Array], extents: Extents) -> Mapping[str, Expected]:
         """NumPy's, bit for bit."""
@@ -170,7 +192,8 @@ class Transpose(DenseFamily[MatrixSpec]):
                     axes = (1, 0) if in_place else _ORDERS[(first + place) % len(_ORDERS)]
                     if in_place and values.source != values.result:
                         continue
-                    spec = TransposeSpec(axes, values.source, values, in_place=in_place)
+                    strided = not in_place and (first + place) // 4 % 2 == 1  # of axes in every order
+                    spec = TransposeSpec(axes, values.source, values, in_place, strided)
                     start = place % len(configs)
                     for config in (*configs[start:], *configs[:start]):
                         if isinstance(spec, algorithm.takes) and algorithm.illegal(spec, config) is None:
@@ -197,6 +220,38 @@ class Transpose(DenseFamily[MatrixSpec]):
 
     def _problem(self, spec: TransposeSpec, known: Mapping[str, int]) -> Extents:
         return self.extents(spec, self.layouts(spec, known))
+
+
+def _strided(spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:
+    """Every axis, the steps along all but the last of each array in elements, and the canonical form.
+
+    Raises ShapeError for elements apart along the last axis, and for axes that lie within others.
+    """
+    shapes = {name: replace(one, strides=dense_strides(one.shape, one.dtype.itemsize)) for name, one in layouts.items()}
+    found = measure(spec.operands, shapes)
+    planned = {}
+    for operand in spec.operands:
+        dense_one = layout_of(operand, found)
+        if operand.name in layouts:
+            check_dtype(operand, layouts[operand.name])
+        planned[operand.name] = replace(dense_one, strides=_steps(operand, layouts.get(operand.name, dense_one)))
+        size = operand.dtype.size
+        for axis, stride in enumerate(planned[operand.name].strides[:-1]):
+            found[f"{operand.name}_step{axis}"] = stride // size
+    return {**found, **_canonical(spec, planned)}
+
+
+def _steps(operand: Operand, layout: Layout) -> tuple[int, ...]:
+    """The strides in bytes, those along axes without a second element as if there were no gap."""
+    step, found = operand.dtype.size, list[int]()
+    for extent, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
+        own = stride if extent > 1 and 0 not in layout.shape else step
+        if own < step or (not found and own != step):
+            rule = "must have axes each of which lies within the one before, and the last one without gaps"
+            raise lie_otherwise(operand.name, rule, layout.strides, output=operand.role == "out")
+        found.append(own)
+        step = own * max(extent, 1)
+    return tuple(reversed(found))
 
 
 def _canonical(spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:

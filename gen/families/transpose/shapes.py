@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from itertools import chain, permutations
+from itertools import chain, permutations, product
 from math import isqrt, prod
 from typing import TypeVar
 
@@ -352,8 +352,27 @@ def cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
             rows = {o.pitch: known[str(o.axes[-1])] for o in (source, result) if o.pitch}
             whole = shape in _WHOLE_PITCHES
             yield known | {p: -(-row // 16) * 16 if whole else row + gap for p, row in rows.items()}
+    if spec.strided:
+        yield from _with_steps(spec)
     if spec.axes[-1] == len(spec.axes) - 1 and spec.values is None:
         yield from _whole_runs(spec)
+
+
+def _with_steps(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:
+    """A gap after each axis but the last of either array, or of both; of one element, or of whole vectors."""
+    names = [str(axis) for axis in spec.operands[0].axes]
+    last = len(names) - 1
+    for place, (there, here, gap) in enumerate(product(range(last), range(last), (1, 16))):
+        known = dict(zip(names, (*(3, 5, 4, 2, 3, 2, 3)[:last], (33, 64)[place % 2]), strict=True))
+        gaps = {("in", there): gap} if place % 3 else {("in", there): gap, ("out", here): gap}
+        for operand in spec.operands:
+            step = 1
+            for axis in range(last, -1, -1):
+                step += gaps.get((operand.name, axis), 0)
+                if axis < last:
+                    known[f"{operand.name}_step{axis}"] = step
+                step *= known[str(operand.axes[axis])]
+        yield known
 
 
 def far_cases(spec: TransposeSpec) -> Iterator[Mapping[str, int]]:

@@ -30,12 +30,15 @@ class TransposeSpec(ShownSpec):
         dtype: of an element: bits, which are moved and never read as numbers; where `values` are given, theirs.
         values: what becomes of the elements on their way; None: nothing.
         in_place: square matrices, the last two axes, change places with their transposes in the array itself.
+        strided: of three axes and more, both arrays may have gaps after any axis, as parts of larger ones have, and not
+            after rows alone.
     """
 
     axes: tuple[int, ...] = _MATRIX
     dtype: DType = B32
     values: Values | None = None
     in_place: bool = False
+    strided: bool = False
 
     def __post_init__(self) -> None:
         axes: Any = self.axes
@@ -51,6 +54,10 @@ class TransposeSpec(ShownSpec):
             raise SpecError("transpose.dtype", rule, getattr(self.dtype, "name", repr(self.dtype)))
         if self.in_place:
             self._check_in_place()
+        if self.strided not in (False, True) or (self.strided and self.in_place):
+            raise SpecError("transpose.strided", "must be False in place, else True or False", repr(self.strided))
+        if self.strided and len(self.axes) < 3:
+            object.__setattr__(self, "strided", False)  # rows are all that may have gaps after them
 
     def _check_in_place(self) -> None:
         last = len(self.axes) - 1
@@ -96,7 +103,7 @@ class TransposeSpec(ShownSpec):
                 Operand("out", "out", self.result, ("cols", "rows"), pitch="out_pitch"),
             )
         names = tuple(f"axis{axis}" for axis in range(len(self.axes)))
-        pitched = len(names) > 1
+        pitched = len(names) > 1 and not self.strided
         return (
             Operand("in", "in", self.dtype, names, pitch="in_row" if pitched else ""),
             Operand("out", "out", self.result, tuple(names[a] for a in self.axes), pitch="out_row" if pitched else ""),
@@ -109,9 +116,13 @@ class TransposeSpec(ShownSpec):
         Neighbours that stay neighbours are one axis, but for the last two of an array, which a pitch may part.
         """
         axes, last = self.axes, len(self.axes) - 1
-        merged = sum(
-            after == before + 1 and after != last and place + 1 != last
-            for place, (before, after) in enumerate(pairwise(axes))
+        merged = (
+            0
+            if self.strided
+            else sum(
+                after == before + 1 and after != last and place + 1 != last
+                for place, (before, after) in enumerate(pairwise(axes))
+            )
         )
         return last - merged - (axes[last] != last)
 
@@ -119,7 +130,11 @@ class TransposeSpec(ShownSpec):
     def label(self) -> str:
         """For instance `10_b32`, `021_b16_in_place`, `10_f32_to_f16`."""
         what = self.dtype.name if self.values is None else self.values.label
-        return "".join(str(axis) for axis in self.axes) + f"_{what}" + ("_in_place" if self.in_place else "")
+        return (
+            "".join(str(axis) for axis in self.axes)
+            + f"_{what}"
+            + ("_in_place" if self.in_place else "_strided" if self.strided else "")
+        )
 
     @property
     def summary(self) -> str:
@@ -135,10 +150,11 @@ class TransposeSpec(ShownSpec):
         if self.axes == _MATRIX:
             pitches = "pitches count elements from row to row."
             return f"Transposes a matrix of rows x cols elements of {what}; {pitches}{after}"
+        gaps = " Both arrays may have gaps after any axis." if self.strided else ""
         return (
             f"Permutes the axes of an array to {', '.join(map(str, self.axes))}; its elements have {what}. Most "
             "kernels see it as matrices of rows x cols: cols is the axis whose elements follow each other in the "
-            f"input, rows that of the output.{after}"
+            f"input, rows that of the output.{gaps}{after}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -146,6 +162,8 @@ class TransposeSpec(ShownSpec):
         content: dict[str, Any] = {"axes": list(self.axes), "dtype": self.dtype.name}
         if self.values is not None:
             content |= self.values.to_json()
+        if self.strided:
+            return {**content, "strided": True}
         return {**content, "in_place": True} if self.in_place else content
 
     @classmethod
@@ -158,19 +176,20 @@ class TransposeSpec(ShownSpec):
         if not isinstance(in_place, bool):
             raise SpecError("transpose.in_place", "must be True or False", repr(in_place))
         dtype = values.source if values else read_dtype(content.get("dtype"), "transpose.dtype")
-        return cls(order, dtype, values, in_place)
+        return cls(order, dtype, values, in_place, content.get("strided", False))
 
     @classmethod
     def from_label(cls, label: str) -> TransposeSpec | None:
-        """The spec of `{axes}_{dtype}` or `{axes}_{values}`, then perhaps `_in_place`; None for other labels."""
-        axes, _, what = label.removesuffix("_in_place").partition("_")
+        """The spec of `{axes}_{dtype}` or `{axes}_{values}`, then perhaps `_in_place` or `_strided`; else None."""
+        axes, _, what = label.removesuffix("_in_place").removesuffix("_strided").partition("_")
         if not axes.isdecimal():
             return None
-        order, in_place = tuple(int(axis) for axis in axes), label.endswith("_in_place")
+        order = tuple(int(axis) for axis in axes)
+        in_place, strided = label.endswith("_in_place"), label.endswith("_strided")
         if what in DTYPES:
-            return cls(order, DTYPES[what], None, in_place)
+            return cls(order, DTYPES[what], None, in_place, strided)
         values = Values.from_words(what.split("_"))
-        return None if values is None else cls(order, values.source, values, in_place)
+        return None if values is None else cls(order, values.source, values, in_place, strided)
 
 
 def permutation(
@@ -182,6 +201,7 @@ def permutation(
     conjugate: bool = False,
     saturate: bool = False,
     in_place: bool = False,
+    strided: bool = False,
 ) -> TransposeSpec:
     """The spec that `gen.load` takes: axis i of the result is axis `axes[i]` of the input.
 
@@ -197,6 +217,7 @@ def permutation(
         saturate: what an integer result does not hold becomes the nearest number that it does, NaN 0. Without it such
             a result is refused.
         in_place: square matrices, the last two axes, are transposed where they are: `kernel(a)` changes `a`.
+        strided: the arrays may have gaps after any axis, as parts of larger arrays have; else after rows alone.
 
     Raises:
         SpecError: the axes are no permutation, elements have another size, or an argument makes no sense with another;
@@ -213,12 +234,12 @@ def permutation(
     if not isinstance(in_place, bool):
         raise SpecError("transpose.in_place", "must be True or False", repr(in_place))
     if to is None and alpha is None and conjugate is False and saturate is False:
-        return TransposeSpec(positive, bits_of(dtype), in_place=in_place)
+        return TransposeSpec(positive, bits_of(dtype), None, in_place, strided)
     source = number_of(dtype, "transpose.dtype")
     result = source if to is None else number_of(to, "transpose.to")
     if result == source and alpha is None and conjugate is False and saturate is False:
-        return TransposeSpec(positive, bits_of(dtype), in_place=in_place)  # nothing changes
-    return TransposeSpec(positive, source, Values(source, result, alpha, conjugate, saturate), in_place)
+        return TransposeSpec(positive, bits_of(dtype), None, in_place, strided)  # nothing changes
+    return TransposeSpec(positive, source, Values(source, result, alpha, conjugate, saturate), in_place, strided)
 
 
 def _in_order(axes: Any) -> tuple[Any, ...] | None:

@@ -286,6 +286,11 @@ def only_moves(spec: TransposeSpec) -> str | None:
     return "it moves elements as they are" if spec.values is not None else only_apart(spec)
 
 
+def only_gaps_after_rows(spec: TransposeSpec) -> str | None:
+    """Why an algorithm that moves elements as they are, along several axes at once, cannot compute a spec."""
+    return "it takes arrays that have gaps after rows alone" if spec.strided else only_moves(spec)
+
+
 def only_turns(spec: TransposeSpec) -> str | None:
     """Why an algorithm that moves the elements of matrices, each turned, cannot compute a spec."""
     return only_moves(spec) or (None if turns(spec) else "it turns matrices, and no axes change their order here")

@@ -19,7 +19,7 @@ from gen.families.transpose.algorithms.common import (
     MatrixAlgorithm,
     copied,
     inverse_of,
-    only_moves,
+    only_gaps_after_rows,
     turned,
     turns,
 )
@@ -61,7 +61,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
             return "an array of one axis has nothing to divide by"
         if 0 < config.vec_bytes < 2 * spec.dtype.size:
             return f"a vector of {config.vec_bytes} bytes holds no two {spec.dtype.name}"
-        return only_moves(spec)
+        return only_gaps_after_rows(spec)
 
     def together(self, spec: TransposeSpec, config: GatherConfig) -> int:
         """Elements of a store."""

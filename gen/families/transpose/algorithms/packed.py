@@ -23,7 +23,7 @@ from gen.families.transpose.algorithms.common import (
     MatrixAlgorithm,
     copied,
     merged,
-    only_moves,
+    only_gaps_after_rows,
     turned,
     turns,
 )
@@ -139,7 +139,12 @@ def strides_of(spec: TransposeSpec, extents: Extents) -> tuple[int, ...]:
         last = len(spec.axes) - 1
         shape = [extents[f"axis{axis}"] for axis in range(last + 1)]
         there, here = [1] * (last + 1), [1] * (last + 1)
-        step, out_step = extents.get("in_row", 1), extents.get("out_row", 1)
+        if "in_step0" in extents:
+            for place in range(last):
+                there[place], here[spec.axes[place]] = extents[f"in_step{place}"], extents[f"out_step{place}"]
+            return (*shape, *there, *here)
+        row, out_row = (shape[-1], shape[spec.axes[-1]]) if spec.strided else (1, 1)
+        step, out_step = extents.get("in_row", row), extents.get("out_row", out_row)
         for place in range(last - 1, -1, -1):
             there[place], step = step, step * shape[place]
             here[spec.axes[place]], out_step = out_step, out_step * shape[spec.axes[place]]
@@ -525,7 +530,7 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         units, most = config.threads_per_block * config.unroll, most_units(spec)
         if units < most:
             return f"its blocks move {units} units, and a box may have {most}"
-        return only_moves(spec)
+        return only_gaps_after_rows(spec)
 
     def unsearched(self, spec: TransposeSpec, config: PackedConfig) -> str | None:
         """No threads are idle in all boxes."""

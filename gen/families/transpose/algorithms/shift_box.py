@@ -13,7 +13,7 @@ from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import ONE, Expr, size
-from gen.families.transpose.algorithms.common import Axis, MatrixAlgorithm, only_turns, turned
+from gen.families.transpose.algorithms.common import Axis, MatrixAlgorithm, only_gaps_after_rows, only_turns, turned
 from gen.families.transpose.algorithms.demands import CACHE_SHARE, demand_of, memory, touched
 from gen.families.transpose.algorithms.packed import (
     COLUMNS,
@@ -67,7 +67,7 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
             return f"its elements of {spec.dtype.size} bytes are whole words: they need no shifting"
         if config.axes > len(spec.axes):
             return f"it is for {config.axes} axes, and the array has {len(spec.axes)}"
-        return only_turns(spec)
+        return only_gaps_after_rows(spec) or only_turns(spec)
 
     def unsupported_extents(
         self, spec: TransposeSpec, config: ShiftBoxConfig, extents: Extents, limits: Limits
