@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ _OUT_OF_MEMORY = bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY
 _CAPTURE = bindings.CUstreamCaptureStatus
 _RELAXED = bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 _ATTRIBUTE = bindings.CUfunction_attribute
-_ORDINAL = bindings.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+_ORDINAL = int(bindings.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 _PENDING_LAUNCHES = bindings.CUlimit.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
 _ON_DEVICE = bindings.CUmemorytype.CU_MEMORYTYPE_DEVICE
 _PEER_ALREADY_ENABLED = bindings.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
@@ -102,6 +103,7 @@ class CudaDevice:
         except RunError as error:
             raise DeviceError("The GPU", "cannot be used", error.value, next_step="See gen doctor") from error
         self._handle = int(self._context)
+        self._reached = {index}  # GPUs that have a way to this one
         self._compiler = compiler
         self._lock = threading.Lock()
         self.timer: Timer = DriverTimer(self)
@@ -241,7 +243,11 @@ class CudaDevice:
         assert isinstance(other, CudaDevice)
         if other.index == self.index:
             return True
-        return all(one._enable(another) for one, another in ((self, other), (other, self)))
+        if all(one._enable(another) for one, another in ((self, other), (other, self))):
+            self._reached.add(other.index)
+            other._reached.add(self.index)
+            return True
+        return False
 
     def _enable(self, other: CudaDevice) -> bool:
         if not int(call("cuDeviceCanAccessPeer", call("cuDeviceGet", self.index), call("cuDeviceGet", other.index))):
@@ -264,7 +270,7 @@ class CudaDevice:
             return
         here = other.index == self.index
         if source.contiguous and target.contiguous:
-            if here:
+            if other.index in self._reached:  # unlike a copy that names both, this one may be captured
                 call("cuMemcpyDtoDAsync", target.address, source.address, source.bytes, stream)
             else:
                 places = (target.address, other._context, source.address, self._context)
@@ -281,8 +287,9 @@ class CudaDevice:
 
     def device_of(self, address: int) -> int | None:
         """The number of the device that an address belongs to; None for memory of the host alone."""
-        status, ordinal = bindings.cuPointerGetAttribute(_ORDINAL, address)
-        return int(ordinal) if status == _SUCCESS and int(ordinal) >= 0 else None
+        ordinal = ctypes.c_int(-1)  # not by the bindings: up to 13.3 they say 0 for every GPU
+        status = _library().cuPointerGetAttribute(ctypes.byref(ordinal), _ORDINAL, ctypes.c_uint64(address))
+        return ordinal.value if status == 0 and ordinal.value >= 0 else None
 
     def capture_of(self, stream: int) -> int:
         """The driver's number of the capture, unique in the process; 0 for none."""
@@ -576,6 +583,12 @@ def open_device(index: int, compiler: Compiler) -> CudaDevice:
 
         device.timer = PyCudaTimer(device)
     return device
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The driver's own."""
+    return ctypes.CDLL("libcuda.so.1")
 
 
 def call(name: str, *arguments: Any) -> Any:

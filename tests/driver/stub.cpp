@@ -34,6 +34,7 @@ Address next_id = 10;
 thread_local int capture_mode = 0;
 char constant[64];
 constexpr int kNoPeers = -1, kTooManyPeers = -2;
+int ordinal_of_memory = 0;  // the number of the GPU that has all memory
 int peers = 0;  // how often access was enabled; the tests set it to one of these
 
 int here() { return current.empty() ? kInvalidContext : kSuccess; }
@@ -54,6 +55,7 @@ int queue(void* stream, std::function<void()> work) {
 
 extern "C" {
 void stub_set_peers(int value) { peers = value; }
+void stub_set_ordinal(int value) { ordinal_of_memory = value; }
 int cuInit(unsigned) { return kSuccess; }
 int cuDriverGetVersion(int* version) { *version = 13000; return kSuccess; }
 int cuDeviceGetCount(int* count) { *count = 1; return kSuccess; }
@@ -251,7 +253,7 @@ int cuEventDestroy(void* event) { delete static_cast<Event*>(event); return kSuc
 int cuPointerGetAttribute(void* ordinal, int, Address address) {
   const auto found = memory.upper_bound(address);
   const bool inside = found != memory.begin() && address < std::prev(found)->first + std::prev(found)->second;
-  *static_cast<int*>(ordinal) = inside ? 0 : -2;
+  *static_cast<int*>(ordinal) = inside ? ordinal_of_memory : -2;
   return inside ? kSuccess : kInvalidValue;
 }
 int cuGetErrorString(int error, const char** words) {

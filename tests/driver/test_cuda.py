@@ -104,6 +104,11 @@ def test_memory_is_copied_on_streams_and_off_them(device: CudaDevice) -> None:
     assert not bytes_at(device, one.address, 1000).any()
     assert device.device_of(other.address + 999) == 0
     assert device.device_of(int(content.__array_interface__["data"][0])) is None
+    try:
+        ctypes.CDLL("libcuda.so.1").stub_set_ordinal(3)
+        assert device.device_of(other.address) == 3  # cuda-bindings 13.3 says 0
+    finally:
+        ctypes.CDLL("libcuda.so.1").stub_set_ordinal(0)
     left = device.free_bytes()
     one.free()
     one.free()  # it is gone already
@@ -229,7 +234,7 @@ def test_rows_are_copied_within_a_gpu_and_to_another(device: CudaDevice, elsewhe
 
 def test_gpus_reach_each_other_if_the_driver_lets_them(device: CudaDevice) -> None:
     other = copy(device)
-    other.index = 1
+    other.index, other._reached = 1, {1}
     assert device.reach(device)
     try:
         for peers, reached in ((1, True), (NO_PEERS, False), (TOO_MANY_PEERS, False)):  # 1: enabled before
@@ -237,6 +242,7 @@ def test_gpus_reach_each_other_if_the_driver_lets_them(device: CudaDevice) -> No
             assert device.reach(other) is reached
     finally:
         set_peers(0)
+        device._reached = {0}
 
 
 def test_a_stencil_on_ranks_that_share_a_gpu(device: CudaDevice) -> None:

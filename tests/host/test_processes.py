@@ -26,8 +26,8 @@ import gen
 from gen.errors import ArgumentError, DeviceError, GenError, ProcessError
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
+from gen.runtime import dlpack, transport
 from gen.runtime import processes as connections
-from gen.runtime import transport
 from gen.runtime.processes import _HEAD, Processes
 from gen.runtime.simulated import Machine
 from tests.fakes import OracleRunner
@@ -248,9 +248,10 @@ class FakeCommunicator:
         self._ask(False, buffer, peer, stream)
 
     def _ask(self, sends: bool, buffer: Any, peer: int, stream: int) -> None:
-        seen = buffer.__cuda_array_interface__
-        assert (seen["typestr"], seen["strides"]) == ("|u1", None)
-        self.nccl.own.asked.append((sends, self.rank, seen["data"][0], seen["shape"][0], peer, stream))
+        assert buffer.__dlpack_device__() == (dlpack.CUDA, self.nccl.own.device.index)
+        taken = dlpack.describe(buffer, -1)
+        assert taken.dtype == np.uint8
+        self.nccl.own.asked.append((sends, self.rank, taken.address, taken.shape[0], peer, stream))
 
 
 @pytest.fixture
