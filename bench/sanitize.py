@@ -1,4 +1,4 @@
-"""Runs algorithms under compute-sanitizer: `python -m bench.sanitize [--tool T] [--family F] [--json FILE]`.
+"""Runs algorithms under compute-sanitizer: `python -m bench.sanitize [--tool T] [--algorithm A] [--json FILE]`.
 
 Every algorithm but `nested`. Four tools, each over the base and named variants of every catalogue and a pairwise cover
 of every search space, on the awkward sizes of each family. Nothing may be reported there; first each tool is shown a
@@ -7,7 +7,8 @@ and the compute-sanitizer of a CUDA toolkit. A line a job tells how it ended. St
 and nothing else, 1 if not, 2 for an option that makes no sense; where it is ended early, what remained is said, and
 kept.
 
-`--plant` runs the planted faults alone; `--family` and `--name` leave them out.
+`--plant` runs the planted faults alone; `--family` and `--name` leave them out. `--algorithm` is for what a change to a
+template touched: `--algorithm march,stacked`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ ALL = 1000  # more awkward sizes than any family has
 
 def texts_of(names: Sequence[str], limits: Limits, options: argparse.Namespace) -> dict[str, str]:
     """What the workers of these families will run, by name."""
-    return {one.name: render(one) for family in names for one in chosen(family, limits, options.name)}
+    return {
+        one.name: render(one) for family in names for one in chosen(family, limits, options.name, options.algorithm)
+    }
 
 
 def compile_all(texts: Mapping[str, str], limits: Limits) -> None:
@@ -66,7 +69,8 @@ def jobs_of(options: argparse.Namespace, limits: Limits) -> list[Job]:
     if options.name is not None:
         return [Job(tool, find_variant(FAMILIES, options.name, {}).family.name) for tool in tools]
     families = [options.family] if options.family else [family.name for family in FAMILIES]
-    counts = {family: len(chosen(family, limits, None)) for family in families}
+    counts = {family: len(chosen(family, limits, None, options.algorithm)) for family in families}
+    counts = {family: count for family, count in counts.items() if count}
     return [*([] if options.family else planted), *pieces(tools, counts, options.jobs)]
 
 
@@ -74,6 +78,7 @@ def command_of(options: argparse.Namespace) -> str:
     """The command that runs the same again."""
     words = ["python -m bench.sanitize"]
     words += [f"--{key} {value}" for key in ("tool", "family", "name") if (value := getattr(options, key))]
+    words += [f"--algorithm {','.join(options.algorithm)}"] if options.algorithm else []
     words += [f"--cases {options.cases}"] if options.cases != ALL else []
     return " ".join([*words, *(["--plant"] if options.plant else [])])
 
@@ -83,6 +88,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", help="only these, with commas between: " + ", ".join(TOOLS))
     parser.add_argument("--family", choices=[family.name for family in FAMILIES], help="only this one")
+    parser.add_argument(
+        "--algorithm", metavar="NAMES", type=lambda names: names.split(","), default=[],
+        help="only these, with commas between: march,stacked",
+    )  # fmt: skip
     parser.add_argument("--name", metavar="VARIANT", help="only this variant: reduceShfl")
     parser.add_argument("--cases", type=int, default=ALL, metavar="N", help="most sizes of a variant; default: all")
     workers = len(os.sched_getaffinity(0))
@@ -97,10 +106,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     unknown = set(options.tool.split(",") if options.tool else ()) - set(TOOLS)
     if unknown:
         parser.error(f"--tool must be some of {', '.join(TOOLS)}, not {', '.join(sorted(unknown))}")
+    # A worker of one family gets all names.
+    families = [family for family in FAMILIES if options.worker or options.family in (None, family.name)]
+    algorithms = sorted({name for family in families for name in family.algorithms})
+    unknown = set(options.algorithm) - set(algorithms)
+    if unknown:
+        parser.error(f"--algorithm must be some of {', '.join(algorithms)}, not {', '.join(sorted(unknown))}")
     if options.cases < 1 or options.jobs < 1:
         parser.error("--cases and --jobs must be at least 1")
-    if options.plant and not options.worker and (options.name or options.family):
-        parser.error("--plant brings its own variants: leave out --name and --family")
+    if options.plant and not options.worker and (options.name or options.family or options.algorithm):
+        parser.error("--plant brings its own variants: leave out --name, --family and --algorithm")
+    if options.name and options.algorithm:
+        parser.error("--name already says which algorithm: leave out --algorithm")
     if options.name and options.family and not options.worker:
         parser.error("--name already says which family: leave out --family")
     return options
@@ -140,7 +157,8 @@ def drive(options: argparse.Namespace, run: Callable[..., Outcome] = run_one) ->
                 options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             raise
     found = found_so_far()
-    narrowed = options.plant or options.tool or options.family or options.name or options.cases != ALL
+    narrowed = options.plant or options.tool or options.family or options.algorithm or options.name
+    narrowed = narrowed or options.cases != ALL
     places = [options.json] if options.json else []
     if not narrowed and found["meta"]["device"]:
         places.append(evidence_file(found["meta"]["device"]))

@@ -56,18 +56,24 @@ def version_of(sanitizer: str) -> str:
     return found[1] if found else "unknown"
 
 
+def worker_arguments(job: Job, options: argparse.Namespace) -> list[str]:
+    """What a worker is told of its job, but where its result goes."""
+    worker = ["--tool", job.tool, "--family", job.family, "--cases", str(options.cases)]
+    worker += ["--part", str(job.part), "--parts", str(job.parts)]
+    name = FAULTS[job.tool].variant if job.planted else options.name
+    if name is not None:
+        worker += ["--name", name]
+    if job.planted:
+        return [*worker, "--plant"]
+    return [*worker, *(["--algorithm", ",".join(options.algorithm)] if options.algorithm else [])]
+
+
 def run_one(sanitizer: str, job: Job, options: argparse.Namespace) -> Outcome:
     """Starts one worker under one tool and waits for it."""
     tool, family = job.tool, job.family
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        worker = ["--tool", tool, "--family", family, "--cases", str(options.cases), "--result", str(result)]
-        worker += ["--part", str(job.part), "--parts", str(job.parts)]
-        if job.planted:
-            worker += ["--plant"]
-        name = FAULTS[tool].variant if job.planted else options.name
-        if name is not None:
-            worker += ["--name", name]
+        worker = [*worker_arguments(job, options), "--result", str(result)]
         start = time.monotonic()
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]  # gen need not be installed
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

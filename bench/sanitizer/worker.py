@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -24,11 +25,12 @@ from gen.tune.select import of_family
 MULTIPROCESSORS = 2
 
 
-def chosen(family: str, limits: Limits, name: str | None) -> tuple[Variant, ...]:
-    """The variants of a family that are run; only the one of this name, if there is a name."""
+def chosen(family: str, limits: Limits, name: str | None, algorithms: Sequence[str] = ()) -> tuple[Variant, ...]:
+    """The variants of a family that are run; only the one of this name, if there is a name, or of these algorithms."""
     if name is not None:
         return (find_variant(FAMILIES, name, {}),)
-    return of_family(find_family(FAMILIES, family), True, limits)
+    variants = of_family(find_family(FAMILIES, family), True, limits)
+    return tuple(made for made in variants if not algorithms or made.algorithm.name in algorithms)
 
 
 def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
@@ -56,7 +58,7 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     proofs: list[Proof] = []
     sizes: dict[str, tuple[int, int]] = {}
     job = Job(options.tool, options.family, options.part, options.parts)
-    variants = job.of(chosen(options.family, device.limits, options.name))
+    variants = job.of(chosen(options.family, device.limits, options.name, options.algorithm))
     for _, group in groupby(variants, key=lambda made: made.spec):
         for variant in group:
             cases, count = sizes_of(variant, options.cases)

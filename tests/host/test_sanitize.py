@@ -13,7 +13,7 @@ from bench.sanitize import command_of, jobs_of, parse
 from bench.sanitizer.exact import ExactKernel, gaps_of
 from bench.sanitizer.faults import FAULTS, TOOLS, Fault
 from bench.sanitizer.jobs import PIECE, pieces
-from bench.sanitizer.process import arguments_of
+from bench.sanitizer.process import arguments_of, worker_arguments
 from bench.sanitizer.worker import chosen, sizes_of
 from gen.emit.render import render
 from gen.errors import RunError
@@ -35,7 +35,9 @@ def test_options_that_make_no_sense_are_bad_usage(capsys: pytest.CaptureFixture[
     for arguments in (
         ["--tool", "leakcheck"], ["--family", "scan"], ["--cases", "0"], ["--jobs", "0"],
         ["--plant", "--family", "reduction"], ["--plant", "--name", "reduceShfl"],
-        ["--name", "reduceShfl", "--family", "reduction"],
+        ["--name", "reduceShfl", "--family", "reduction"], ["--algorithm", "marching"],
+        ["--algorithm", "march", "--family", "reduction"], ["--algorithm", "march", "--plant"],
+        ["--algorithm", "shfl", "--name", "reduceShfl"],
     ):  # fmt: skip
         with pytest.raises(SystemExit) as caught:
             parse(arguments)
@@ -90,6 +92,22 @@ def test_the_worker_is_started_under_the_tool() -> None:
     assert words[-3:] == ["--worker", "--tool", "racecheck"]
     assert "--padding" not in words
     assert "--padding" in arguments_of("cs", "memcheck", [])
+
+
+def test_algorithms_of_several_families_are_run_alone_with_the_planted_faults() -> None:
+    limits, options = Limits.of("sm_90"), parse(["--algorithm", "march,gather", "--cases", "6", "--jobs", "16"])
+    jobs = jobs_of(options, limits)
+    assert [job.tool for job in jobs if job.planted] == list(TOOLS)
+    told = [parse(["--worker", *worker_arguments(job, options)]) for job in jobs]
+    assert [one.algorithm for one in told] == [[] if job.planted else ["march", "gather"] for job in jobs]
+    assert [(one.part, one.parts, one.plant) for one in told] == [(job.part, job.parts, job.planted) for job in jobs]
+    ordinary = [job for job in jobs if not job.planted]
+    assert {job.family for job in ordinary} == {"transpose", "stencil", "system"}
+    for job in ordinary:
+        variants = job.of(chosen(job.family, limits, None, options.algorithm))
+        assert {made.algorithm.name for made in variants} <= {"march", "gather"}
+        assert variants
+    assert command_of(options) == "python -m bench.sanitize --algorithm march,gather --cases 6"
 
 
 def test_every_pair_of_parameters_of_every_algorithm_is_run() -> None:
