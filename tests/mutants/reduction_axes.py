@@ -314,6 +314,10 @@ MUTANTS = (
         "address", (MISALIGNED, WRONG),
     ),
     Mutant(
+        "multi_rows: every block has the first results", ON_MULTI_ROWS, MULTI_ROWS,
+        "static_cast<long long>(blockIdx.x) * kResults", "0", (RACE, WRONG),
+    ),
+    Mutant(
         "multi_rows: blocks read the same", ON_MULTI_BLOCKS, MULTI_ROWS,
         "static_cast<{{ index }}>(split) * kGroup", "0LL * kGroup", WRONG,
     ),

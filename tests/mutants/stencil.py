@@ -44,6 +44,7 @@ ON_BYTES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['shifte
 ON_RESIDENT = ON_STENCIL.replace("naive_x32_y8_u2", "resident_tpb128")
 ON_LAYER = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['tiled'].label}__tiled_x32_y4_u4"
 ON_IMAGES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['stream'].label}__stream_u2_x1_y4"
+ON_RESIDENT_IMAGES = ON_IMAGES.replace("stream_u2_x1_y4", "resident_tpb128")
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
@@ -51,6 +52,7 @@ ON_PIPELINED = ON_STENCIL.replace("naive_x32_y8_u2", "pipelined_v2_w2_l2_u2_a2_n
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_tpb128")
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
+ON_WIDE_OVERLAPPED = ON_OVERLAPPED.replace("v2_w2", "v8_w8")
 ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
 ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_z16_s2_t3"
 ON_SPACE_32_BITS = ON_SPACE.replace("naive_x32_y8_u2", "naive_x32_y8_u2_i32")
@@ -312,6 +314,14 @@ MUTANTS = (
     Mutant(
         "resident: mirrored cells stand for themselves", ON_RESIDENT_TRANSPORT, RESIDENT,
         "static_cast<int>(from_col) + kLeft", "static_cast<int>(col) + kLeft", (WRONG, RACE, OUTSIDE_READ),
+    ),
+    Mutant(
+        "resident: every block has the first image", ON_RESIDENT_IMAGES, "stencil/_images.cu.jinja",
+        "in += plane * rows * in_pitch;", "", (WRONG, RACE),
+    ),
+    Mutant(
+        "overlapped: every block has the first strips", ON_WIDE_OVERLAPPED, OVERLAPPED,
+        "static_cast<long long>(blockIdx.x) * kWarps + warp", "warp", (RACE, WRONG),
     ),
     Mutant("resident: every step reads the first", ON_RESIDENT, RESIDENT, "now = next;", "", (WRONG, RACE)),
     Mutant("march: vectors are written where lanes begin", ON_MARCH, MARCH, '"to + by"', '"to"', MISALIGNED),

@@ -21,6 +21,7 @@ VECTORS = "transpose/vector_tile.cu.jinja"
 
 ON_SWAPS = "transpose_10_b32_in_place__swap_tile_v16_x8_s1"
 ON_SINGLES = "transpose_10_b32_in_place__swap_tile_v4_x8_s1"
+ON_STACK = "transpose_021_b128_in_place__swap_tile_v16_x8_s1"
 ON_MANY = "transpose_021_b16_in_place__swap_tile_v4_x8_s2"
 ON_HALF = "transpose_10_f32_to_f16__tiled_t32_r8_p1_u1"
 ON_BYTES = "transpose_10_f64_to_i8_sat__tiled_t16_r8_p1_u1"
@@ -43,6 +44,10 @@ MUTANTS = (
     Mutant(
         "in place: no barrier where rows begin anywhere [5]", ON_SWAPS, SWAPS, "", "", (RACE, UNINITIALISED),
         at="filled by elements",
+    ),
+    Mutant(
+        "in place: all matrices are the first", ON_STACK, SWAPS, "static_cast<long long>(blockIdx.x / pairs)", "0",
+        (RACE, WRONG),
     ),
     Mutant(
         "in place: tiles stay where they were", ON_SINGLES, SWAPS, "write_tile(both[0], opposite",

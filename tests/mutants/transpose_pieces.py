@@ -153,6 +153,10 @@ MUTANTS = (
         "together", OUTSIDE_READ,
     ),
     Mutant(
+        "small: every block turns the first matrices", ON_SMALL, SMALL, "static_cast<long long>(blockIdx.x) * together",
+        "0", (RACE, WRONG),
+    ),
+    Mutant(
         "small: copies [9]", ON_SMALL, SMALL, "matrix + row * width + col\" %}", "i\" %}", WRONG,
     ),
     Mutant(

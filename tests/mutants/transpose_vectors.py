@@ -26,6 +26,7 @@ ON_STORES_THAT_STAY = "transpose_10_b32__interleave_cols_n3_tpb64_stel"
 ON_WINDOWS_THAT_STAY = "transpose_10_b64__window_tile_t64_c32_w8_a32_ocol_stel"
 ON_LOADS_THAT_STAY = "transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldel_stel"
 ON_SQUARES = "transpose_021_b32__squares_tpb64_u2"
+ON_ONE_RUN = "transpose_10_b32__flat_copy_tpb128_u2"
 ON_WHOLE_RUNS = "transpose_0213_b128__flat_copy_tpb256_u2"
 ON_LONG_RUNS = "transpose_102_b128__flat_copy_tpb128_u4"
 ON_SHORT_RUNS = "transpose_0213_b16__flat_copy_tpb128_u2_even"
@@ -48,6 +49,10 @@ MUTANTS = (
     Mutant(
         "squares: matrices past the last", ON_SQUARES, SQUARES, "min(together, matrices - first)", "together",
         (OUTSIDE_READ, MISALIGNED),
+    ),
+    Mutant(
+        "squares: every block turns the first matrices", ON_SQUARES, SQUARES, "blockIdx.x * together;", "0;",
+        (RACE, WRONG),
     ),
     Mutant("squares: past those of a block", ON_SQUARES, SQUARES, "", "", (OUTSIDE_READ, MISALIGNED), at="guard"),
     Mutant(
@@ -109,6 +114,14 @@ MUTANTS = (
         "staged[thread * kCount + j];", (WRONG, UNINITIALISED, RACE),
     ),
     # flat_copy
+    Mutant(
+        "one run: every block copies the first elements", ON_ONE_RUN, FLAT_COPY,
+        "(blockIdx.x * kUnroll + u) * kThreadsPerBlock", "u * kThreadsPerBlock", (RACE, WRONG),
+    ),
+    Mutant(
+        "one run: every block copies the first vectors", ON_ONE_RUN, FLAT_COPY,
+        "blockIdx.x * (kUnroll * kThreadsPerBlock) + threadIdx.x", "threadIdx.x", (RACE, WRONG),
+    ),
     Mutant(
         "all runs: past the last", ON_WHOLE_RUNS, FLAT_COPY,
         "if (number < vectors) loaded[u] = {{ load(load_modifier, \"from\", \"there",

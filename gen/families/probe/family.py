@@ -144,14 +144,14 @@ class Probes(DenseFamily[ProbeSpec]):
         return {"n": 2**26 // spec.fields if isinstance(spec, RecordSpec) else 2**26}
 
     def cases(self, spec: ProbeSpec) -> Iterator[Extents]:
-        """Nothing, one, one off a warp, a block and an offset; few tiles."""
+        """Nothing, one, one off a warp, a block and an offset, two of the largest blocks; few tiles."""
         if isinstance(spec, TileSpec):
             for tiles in (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 31):
                 yield {"tiles": tiles}
             return
         offset = spec.offset if isinstance(spec, OffsetSpec) else 64
         near = {max(offset + more, 0) for more in (-1, 0, 1, 512)}
-        for n in sorted({0, 1, 2, 31, 32, 33, 127, 129, 300, 1021, 1024, 4100, *near}):
+        for n in sorted({0, 1, 2, 31, 32, 33, 127, 129, 300, 1021, 1024, 4100, 8200, *near}):
             yield {"n": n}
 
     def base(self, spec: ProbeSpec, shape_class: str) -> tuple[str, Config]:

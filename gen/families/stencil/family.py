@@ -132,6 +132,7 @@ class Stencil(DenseFamily[StencilSpec]):
             "naive": _SPACE,
             "march": _CHANNEL,
             "overlapped": StencilSpec("derivative", _SLOPE, (9,)),
+            "resident": _PHOTOGRAPHS,
             "shifted": _SHARPER,
             "stream": _PHOTOGRAPHS,
             "temporal": _TRANSPORT,

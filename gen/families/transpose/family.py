@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -69,6 +70,10 @@ class Transpose(DenseFamily[MatrixSpec]):
         "packed": TransposeSpec((0, 3, 2, 1), B8),
         "shift_box": TransposeSpec((2, 1, 0), B8),
         "swap_tile": TransposeSpec(in_place=True),
+        # Of a single matrix these have one block.
+        "small": TransposeSpec((0, 2, 1)),
+        "squares": TransposeSpec((0, 2, 1)),
+        "flat_copy": TransposeSpec((1, 0, 2)),
     }
     templates = templates_root()
     label_help = (
@@ -184,21 +189,25 @@ class Transpose(DenseFamily[MatrixSpec]):
             yield from (self._problem(spec, known) for known in shapes.far_cases(spec))
 
     def proof_cover(self) -> Iterator[tuple[str, MatrixSpec, Config]]:
-        """Every way in which elements change, by every algorithm that can change them so; axes and configs in turns."""
-        for first, (name, algorithm) in enumerate(self.algorithms.items()):
+        """Every way in which elements change, and stacks of matrices, by every algorithm that can compute them so.
+
+        Axes, elements and configs in turns.
+        """
+        for first, algorithm in enumerate(self.algorithms.values()):
             configs = pairwise([config for config in algorithm.config.space() if config.unsearched() is None])
             for place, values in enumerate(_VALUES):
-                for in_place in (False, True):
-                    axes = (1, 0) if in_place else _ORDERS[(first + place) % len(_ORDERS)]
-                    if in_place and values.source != values.result:
-                        continue
-                    strided = not in_place and (first + place) // 4 % 2 == 1  # of axes in every order
-                    spec = TransposeSpec(axes, values.source, values, in_place, strided)
-                    start = place % len(configs)
-                    for config in (*configs[start:], *configs[:start]):
-                        if isinstance(spec, algorithm.takes) and algorithm.illegal(spec, config) is None:
-                            yield name, spec, config
-                            break
+                axes = _ORDERS[(first + place) % len(_ORDERS)]
+                strided = (first + place) // 4 % 2 == 1  # of axes in every order
+                spec = TransposeSpec(axes, values.source, values, False, strided)
+                yield from _first_taken(algorithm, [spec], configs, place)
+                if values.source == values.result:
+                    axes = _ORDERS[(first + place) % 2]
+                    spec = TransposeSpec(axes, values.source, values, in_place=True)
+                    yield from _first_taken(algorithm, [spec], configs, place)
+            dtypes = [*BITS.values()] * 2
+            for in_place in (False, True):
+                stacks = [TransposeSpec((0, 2, 1), dtype, in_place=in_place) for dtype in dtypes[first % len(BITS) :]]
+                yield from _first_taken(algorithm, stacks, configs, first)
 
     def base(self, spec: MatrixSpec, shape_class: str) -> tuple[str, Config]:
         """What was fast on an H100; of the literature's copies, a tile in shared memory."""
@@ -220,6 +229,17 @@ class Transpose(DenseFamily[MatrixSpec]):
 
     def _problem(self, spec: TransposeSpec, known: Mapping[str, int]) -> Extents:
         return self.extents(spec, self.layouts(spec, known))
+
+
+def _first_taken(
+    algorithm: Algorithm[Any, Any], specs: Sequence[TransposeSpec], configs: Sequence[Config], start: int
+) -> Iterator[tuple[str, MatrixSpec, Config]]:
+    """The first of the specs that an algorithm can compute, by the first config from `start` on; if there is one."""
+    start %= len(configs)
+    for spec, config in product(specs, (*configs[start:], *configs[:start])):
+        if isinstance(spec, algorithm.takes) and algorithm.illegal(spec, config) is None:
+            yield algorithm.name, spec, config
+            return
 
 
 def _strided(spec: TransposeSpec, layouts: Mapping[str, Layout]) -> Extents:

@@ -146,15 +146,18 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
     def edge_cases(self, spec: ReductionSpec, config: MultiRowsConfig) -> Iterator[Extents]:
         """Rows of which a group's last slots, or the last tile, have 1, 2, all but 1 and all of their elements.
 
-        And rows so long that blocks share a result.
+        Results of several blocks, and rows so long that blocks share a result.
         """
         tile, extent = min(config.group, WARP) * max(config.vec_bytes // spec.dtype.size, 2), 3
         if config.tiles:
             tile, extent = THREADS_PER_BLOCK * config.unroll * (config.vec_bytes // spec.dtype.size), 2
         sizes = [(extent, last) for last in edges(tile)]
-        if config.group == THREADS_PER_BLOCK:
+        results = THREADS_PER_BLOCK // config.group
+        if results == 1:
             block = THREADS_PER_BLOCK * config.unroll * (config.vec_bytes // spec.dtype.size)
             sizes.append((2, (ROUNDS_ALONE + 1) * block))
+        elif results >= extent:
+            sizes.append((results + 1, 3))
         found = (several_axes(spec, ShapeClass.MULTI_ROWS, *one) for one in sizes)
         return (one for one in found if one is not None)
 

@@ -99,7 +99,10 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
     def edge_cases(self, spec: StencilSpec, config: OverlappedConfig) -> Iterator[Extents]:
         halos = sum(_halos(spec, config))
         own = 32 * _cells(spec, config) - halos
-        cols = edge_extents(own, 0 if spec.boundary == ("wrap",) else halos)
+        first = 0 if spec.boundary == ("wrap",) else halos
+        one, two, *others = edge_extents(own, first)
+        # Of several blocks, the last of which has one cell.
+        cols = (first + config.warps * own + 1, two, *others) if config.warps > 2 else (one, two, *others)
         return edge_problems(spec, cols, steps=(config.steps + 1, config.steps, config.steps, config.steps - 1))
 
     def inputs(self, spec: StencilSpec, config: OverlappedConfig) -> Mapping[str, object]:

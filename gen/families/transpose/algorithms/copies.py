@@ -193,8 +193,15 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         return None
 
     def edge_cases(self, spec: TransposeSpec, config: FlatCopyConfig) -> Iterator[Extents]:
-        """Runs of one vector, of whole vectors and not, and of a block's; runs of several blocks, along two axes."""
+        """Runs of one vector, of whole vectors and not, and of a block's; runs of several blocks, along two axes.
+
+        Of an array that is one run, runs of several blocks.
+        """
         vector, threads = 16 // spec.dtype.size, config.threads_per_block
+        if not spec.batches:
+            several = (2 * threads * config.unroll + 1) * vector
+            yield copied(spec, several, ())
+            yield copied(spec, several + 1, ())
         yield copied(spec, max(vector, 2), (7,), gap=vector)
         yield copied(spec, 8 * vector, (3, 5))
         yield copied(spec, 4 * vector - (vector > 1), (5,), gap=1)

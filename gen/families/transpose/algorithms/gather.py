@@ -74,7 +74,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         together = self.together(spec, config)
         elements, piece = self.elements(spec).at(extents), config.threads_per_block * config.unroll * together
         row = extents[str(spec.operands[1].axes[-1])]
-        if together > 1 and (row < together or extents[_out_row(spec)] > row):
+        if together > 1 and not self._rows_hold(spec, together, extents):
             apart = extents[_out_row(spec)]
             return f"rows of the output have {row} elements, {apart} apart; it takes {together} or more, without gaps"
         if elements > MAX_DIVIDEND - piece:
@@ -88,6 +88,10 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
             return f"an element's index may be {furthest}; it takes {_INDICES} at most"
         return None  # a grid has as many blocks along x as that
 
+    def _rows_hold(self, spec: TransposeSpec, together: int, extents: Extents) -> bool:
+        """Whether rows of the output hold so many elements, and follow each other."""
+        return together <= extents[str(spec.operands[1].axes[-1])] >= extents[_out_row(spec)]
+
     def edge_cases(self, spec: TransposeSpec, config: GatherConfig) -> Iterator[Extents]:
         """Elements of which the last block has 1, 2, all but 1 and all; pitched rows."""
         together = self.together(spec, config)
@@ -95,9 +99,11 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         make = turned if turns(spec) else lambda one, rows, cols, **_: copied(one, cols, (rows,))
         if together > 1:
             for rows in (together, together + 1, 2 * together - 1):
+                found = [copied(spec, rows, (3, piece // (3 * rows) + 1), gap=0)]
                 if turns(spec):
-                    yield make(spec, rows, piece // rows + 1, in_gap=3)
-                yield copied(spec, rows, (3, piece // (3 * rows) + 1), gap=0)
+                    found.append(turned(spec, rows, piece // rows + 1, in_gap=3))
+                    found.append(turned(spec, rows, piece // (3 * rows) + 1, 3))
+                yield from (one for one in found if self._rows_hold(spec, together, one))
             return
         yield make(spec, 1, piece + 1)
         yield make(spec, 2, piece // 2 + 1, in_gap=3)
