@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -184,6 +185,27 @@ def test_axes_are_seen_as_they_lie_in_memory(
     extents = FAMILY.extents(made, {"in": Layout.of(array)})
     assert form(extents) is seen
     np.testing.assert_array_equal(run(host_runner, made, array)["out"], getattr(np, op)(array, axis=axis))
+
+
+@pytest.mark.parametrize("last", [5, 34])
+@pytest.mark.parametrize(
+    ("axis", "algorithms"),
+    [
+        ((0, 2, 4, 6), ("multi_columns", "flat_columns", "flat_rows", "strided")),
+        ((1, 3, 5, 7), ("multi_rows", "flat_columns", "flat_rows", "strided")),
+    ],
+)
+def test_four_axes_are_reduced_between_four_that_are_kept(
+    axis: tuple[int, ...], algorithms: tuple[str, ...], last: int, host_runner: HostRunner
+) -> None:
+    """As many as kernels of several axes take; views of cells between which others lie, so that no two axes merge."""
+    made = spec("sum", axis=axis)
+    shape = (3, 2, 4, 3, 5, 4, 6) if 0 in axis else (2, 3, 3, 4, 4, 5, 5)  # neither like another's nor few
+    array = np.random.default_rng(last).integers(-8, 8, (*shape, last + 1)).astype(np.float32)[..., :last]
+    for name in algorithms:
+        config = FAMILY.algorithms[name].config()
+        one = variant(FAMILY, made, name, replace(config, axes=4) if name.startswith("flat") else config)
+        np.testing.assert_array_equal(run(host_runner, made, array, one)["out"], array.sum(axis), name)
 
 
 @pytest.mark.parametrize(("label", "algorithm", "shape"), [
