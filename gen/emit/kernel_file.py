@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gen.emit.folder import read
-from gen.emit.render import MARK, render
+from gen.emit.launch import HOST_ONLY, without_comments
+from gen.emit.render import MARK, host_lines, render
 from gen.errors import GenError, UnknownNameError
 from gen.families.base import Family, Variant
 from gen.families.names import find_variant
@@ -43,7 +44,8 @@ def read_kernel(families: Sequence[Family[Any]], path: Path) -> KernelFile:
 
     Raises:
         GenError: the file is not there, or is no text.
-        UnknownNameError: its header is none of gen's, names no variant, or states another call than gen makes now.
+        UnknownNameError: its header is none of gen's, names no variant, or states another call than gen makes now; or
+            its functions for the host, which no CPU run executes, are others than gen writes for its kernels.
     """
     text = read(path)
     if text is None:
@@ -65,7 +67,27 @@ def read_kernel(families: Sequence[Family[Any]], path: Path) -> KernelFile:
         there, here = (": ".join(field) if field else "nothing" for field in (found, wanted))
         rule = f"must be launched as gen launches {name} now: `{here}`"
         raise UnknownNameError(str(path), rule, f"`{there}` in its header", next_step=_AGAIN.format(name=name))
+    _check_host(path, variant, text)
     return KernelFile(path, variant, text)
+
+
+def _check_host(path: Path, variant: Variant, text: str) -> None:
+    """Raises UnknownNameError unless the text's functions for the host, if it has any, are those of its kernels."""
+    kernels, guard, functions = text.partition(HOST_ONLY)
+    if not guard:
+        return
+    # How lines are wrapped is left to whoever formats them.
+    written = _tokens(without_comments(functions).rpartition("#endif")[0])
+    wanted = _tokens("\n".join(host_lines(variant, kernels)))
+    if written != wanted:
+        there, here = next((a, b) for a, b in zip_longest(written, wanted, fillvalue="nothing") if a != b)
+        rule = f"must have the functions for the host that gen writes for its kernels, there `{here}`: none is run here"
+        next_step = f"Change the kernels alone. {_AGAIN.format(name=variant.name)}"
+        raise UnknownNameError(str(path), rule, f"`{there}` below its kernels", next_step=next_step)
+
+
+def _tokens(text: str) -> list[str]:
+    return re.findall(r"\w+|[^\w\s]", text)
 
 
 def kernels_in(folder: Path) -> tuple[Path, ...]:

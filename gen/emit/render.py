@@ -55,6 +55,11 @@ def render(variant: Variant) -> str:
     })  # fmt: skip
 
 
+def host_lines(variant: Variant, kernels: str) -> tuple[str, ...]:
+    """The lines of the functions for the host that belong to a text of a variant's kernels, without comments."""
+    return tuple(line for one in functions(variant, kernels, WIDTH) for line in (*_parameters(one), *one.body, "}"))
+
+
 def _parameters(one: Function) -> tuple[str, ...]:
     """The lines of a function's parameters: behind its name where they fit, else below it."""
     line = f"{one.head}({', '.join(one.parameters)}) {{"

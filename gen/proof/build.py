@@ -29,6 +29,7 @@ from pathlib import Path
 from threading import Lock
 
 from gen.emit.folder import MAKE_ROOM, alone
+from gen.emit.launch import HOST_ONLY
 from gen.errors import CompileError, MissingToolError, StoreError
 from gen.proof import elf, ptx
 from gen.proof.code import Code, Library, cluster, most_threads, plain_name
@@ -261,9 +262,13 @@ DYNAMIC_SHARED = "extern __shared__ __align__(16) unsigned char shared_bytes[];"
 _SHARED_BYTES = (
     "unsigned char (&shared_bytes)[] = *reinterpret_cast<unsigned char (*)[]>(cuda_on_host::dynamic_shared());"
 )
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<cuda_(fp16|bf16)\.h>", re.MULTILINE)
 _SIMD = re.compile(r"\b__v\w+\s*\(")
 _EXTERN_SHARED = re.compile(r"\bextern\s+__shared__")
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:if|el)\w*[ \t](?:\\\n|[^\n])*", re.MULTILINE)
+_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_OF_A_COMPILER = re.compile(r"\b__[A-Z]\w*__\b")
 _ARCH = re.compile(r"\b(?:__CUDA_ARCH__|asm)\b")  # inline PTX says since when it exists
 
 
@@ -389,6 +394,8 @@ class Builder:
 
     def _compile_unit(self, keys: list[str], sources: list[Source]) -> None:
         for source in sources:
+            if told := _told_apart(source):
+                raise CompileError(source.name, told, self.keep(source))
             if _EXTERN_SHARED.search(source.text.replace(DYNAMIC_SHARED, "")):
                 raise CompileError(
                     source.name, f"dynamic shared memory is declared in one form: {DYNAMIC_SHARED}", self.keep(source)
@@ -499,6 +506,26 @@ class Builder:
     def _sources(self) -> Path:
         with as_file(files("gen.proof") / "cuda_on_host") as folder:
             return folder  # gen is never installed as an archive: the folder stays
+
+
+def _told_apart(source: Source) -> str:
+    """Why the GPU may execute other lines than the CPU run: a macro that the compilers define; empty if none decides.
+
+    Architectures may be told apart, since the CPU run plays one; and what stands below `HOST_ONLY` is not the GPU's.
+    """
+    text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text.partition(HOST_ONLY)[0])
+    own = {*_DEFINED.findall(text), "defined", "__CUDA_ARCH__"}
+    named = [(found.start() + name.start(), name[0]) for found in _CONDITION.finditer(text)
+             for name in list(re.finditer(r"[A-Za-z_]\w*", found[0]))[1:]]  # fmt: skip
+    named += [(found.start(), found[0]) for found in _OF_A_COMPILER.finditer(text)]
+    for place, name in sorted(named):
+        if name not in own:
+            line = text.count("\n", 0, place) + 1
+            return (
+                f"{source.called}:{line}: `{name}` is known to some compilers alone, so what runs here may not be what "
+                "the GPU executes. A text may ask for __CUDA_ARCH__, and for macros that it defines itself."
+            )
+    return ""
 
 
 def _unit(sources: Sequence[Source], texts: Sequence[str]) -> str:

@@ -276,6 +276,25 @@ def test_dynamic_shared_memory_has_one_form(warm: Path) -> None:
         result(warm, text=lambda variant: text.replace("NAME", variant.name))
 
 
+@pytest.mark.parametrize(
+    ("condition", "named"),
+    [
+        ("#ifdef __CUDACC__", "__CUDACC__"), ("#if !defined(__CUDACC_RTC__)", "__CUDACC_RTC__"),
+        ("  #  if __CUDA_ARCH__ >= 800 && \\\n  !defined(NDEBUG)", "NDEBUG"), ("#ifndef CUDA_ON_HOST", "CUDA_ON_HOST"),
+        ("#define GPU __NVCC__\n#if GPU", "__NVCC__"), ("#if 1\n#elif __x86_64__", "__x86_64__"),
+    ],
+)  # fmt: skip
+def test_a_text_that_tells_the_compilers_apart_is_refused(warm: Path, condition: str, named: str) -> None:
+    told = f"\n{condition}\n*out = 8.0f;\n#endif\n"
+    with pytest.raises(CompileError, match=rf"\.cu:\d+: `{named}` is known to some compilers alone"):
+        result(warm, text=lambda variant: store(variant).replace("}", f"{told}}}", 1))
+
+
+def test_a_text_may_ask_for_the_architecture_and_its_own_macros(warm: Path) -> None:
+    told = "\n#define SEVEN 7  // __CUDACC__\n#if SEVEN == 7 && __CUDA_ARCH__ >= 700\n*out = SEVEN;\n#endif\n"
+    assert result(warm, text=lambda variant: store(variant).replace("}", f"{told}}}", 1)) == 7.0
+
+
 @pytest.mark.parametrize("forbidden", ["INFINITY", "uint32_t(1)", 'printf("")', "std::min(1, 2)"])
 def test_what_nvrtc_lacks_is_refused_here_too(warm: Path, forbidden: str) -> None:
     with pytest.raises(CompileError):

@@ -12,6 +12,7 @@ import pytest
 
 import gen
 from gen.emit.folder import base_of_catalogue
+from gen.emit.launch import HOST_ONLY
 from gen.emit.render import render
 from gen.errors import CompileError
 from gen.families import FAMILIES
@@ -223,6 +224,22 @@ def test_a_file_that_no_variant_is_known_by_is_refused(old: str, new: str, said:
     assert "failed: other header" in ended.out
     assert said in " ".join(ended.out.split())
     assert f"{file} holds other text" in ended.err
+
+
+def test_functions_for_the_host_are_those_that_gen_writes_however_they_are_wrapped(built: Path) -> None:
+    whole, end = render(NAIVE), "  return cudaGetLastError();"
+    (file := built / "mine.cu").write_text(whole.replace(end, "\n  return  // at last\n cudaGetLastError( ) ;"))
+    assert run("prove", file).status == 0
+    file.write_text(whole.partition(HOST_ONLY)[0] + f"}}  // namespace {NAIVE.name}\n")
+    assert run("prove", file).status == 0
+    for old, new in ((end, f"  std::swap(rows, cols);\n{end}"), ("(rows + 7) / 8", "(rows + 8) / 8"), (end, "")):
+        kernels, guard, functions = whole.partition(HOST_ONLY)
+        assert old in functions
+        file.write_text(kernels + guard + functions.replace(old, new, 1))
+        ended = run("prove", file)
+        assert ended.status == 2
+        assert f"{file} must have the functions for the host that gen writes for its kernels" in ended.err
+        assert "Change the kernels alone" in ended.err
 
 
 @pytest.mark.parametrize(
