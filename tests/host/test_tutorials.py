@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 from bench.notebook import NOTEBOOK, run
 from gen.cli.app import app
 from gen.gpu.timing import Calibration, Instruments
+from gen.tune.search import Space
 from tests.fake_process import FakeProcess
 from tests.fake_tuning import FakeTuningDevice, let_tune_find
 from tests.fakes import FakeCompiler
@@ -50,12 +51,8 @@ RUN_BY = {
     "export": {"(gen export|cmake|pip wheel|example/example) .*": "test_export.py"},
     "torch": {"cmake .*": "test_torch_operators_in_cpp.py"},
 }
-ON_GPU = (
-    "bench",
-    "alias",
-    ".venv/bin/python",
-    "python",
-)  # programs of bench/, whose tests are tests/host/test_bench_*.py
+# Programs of bench/, which have tests of their own, and of others.
+BESIDE = ("bench", "alias", ".venv/bin/python", "python", "dask")
 BLOCK = re.compile(r"(?:^<!-- file: (\S+) -->\n)?^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -161,22 +158,26 @@ def test_a_page_runs_and_prints_what_it_shows(page: Path) -> None:
 
 
 def commands_on_a_gpu(page: Path) -> list[str]:
-    """The commands of gen in the blocks of `sh`."""
+    """The commands of gen in the blocks of `sh`, as they are called where gen is installed."""
     blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     lines = [re.sub(r"\s+# .*", "", line) for block in blocks for line in block.splitlines()]
     others = [line for line in lines if line.split()[0].removeprefix(".venv/bin/") != "gen"]
-    assert all(line.split()[0] in ON_GPU for line in others), others
-    return [line for line in lines if line not in others]
+    assert all(line.split()[0] in BESIDE for line in others), others
+    mine = [line.removeprefix(".venv/bin/") for line in lines if line not in others]
+    return [line for line in mine if "--scheduler" not in line]  # tests/host/test_dask.py has workers
 
 
 @pytest.fixture
 def gpu(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU that commands find: nothing runs on it, and everything takes as long."""
+    """A GPU that commands find: nothing runs on it, and everything takes as long. Of a space few variants are tried."""
     let_tune_find(FakeTuningDevice(), monkeypatch)
     figures = Calibration("Fake GPU", "1.0", 3200.0, 3300.0, 3000.0, 3.8, 0.8)
     monkeypatch.setattr(Instruments, "open", lambda *_: SimpleNamespace(calibrate=lambda: figures))
+    whole = Space.at
+    monkeypatch.setattr(Space, "at", lambda space, number: whole(space, number) if number % 97 == 0 else None)
     monkeypatch.setattr("gen.cli.gpu.compiler_of", lambda *_: FakeCompiler())
     monkeypatch.setattr("gen.tune.device.IsolatedDevice", lambda _: FakeProcess())
+    monkeypatch.setattr("gen.report.ladder.looked_at", lambda rungs, *_: rungs)  # tests/compile/test_ladder.py explains
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "4")
     for number in range(1, 5):
@@ -184,23 +185,11 @@ def gpu(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir(exist_ok=True)
 
 
-# Exhaustive: the whole catalogue, and whole ladders, whose steps the CPU run explains.
-LONG = ("README", "tuning", "tutorial-padding", "tutorial-ladders")
-
-
 @pytest.mark.usefixtures("gpu", "runtime_at_home")
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(one, marks=[pytest.mark.exhaustive] * (one.stem in LONG), id=one.stem)
-        for one in PAGES
-        if commands_on_a_gpu(one)
-    ],
-)
-def test_commands_that_need_a_gpu_run_on_one(page: Path) -> None:
-    for command in commands_on_a_gpu(page):
-        status, output = ran(os.path.expandvars(command))
-        assert status == 0, (command, output)
+@pytest.mark.parametrize("command", sorted({one for page in PAGES for one in commands_on_a_gpu(page)}))
+def test_commands_that_need_a_gpu_run_on_one(command: str) -> None:
+    status, output = ran(os.path.expandvars(command))
+    assert status == 0, (command, output)
 
 
 @pytest.mark.usefixtures("runtime_at_home")
