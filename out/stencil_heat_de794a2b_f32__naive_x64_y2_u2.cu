@@ -21,7 +21,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"block_x": 64, "block_y": 2, "unroll": 2}
-// Template: stencil/naive.cu.jinja, with its partials sha256 28474da08b10d761
+// Template: stencil/naive.cu.jinja, with its partials sha256 fd408798560afe43
 //
 // Written by gen: change the template, not this file.
 
@@ -56,14 +56,14 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   };
   const long long tile_row = blockIdx.x / tiles_across;
   const long long tile_col = blockIdx.x % tiles_across;
-  const long long top = tile_row * (kBlockY * kUnroll), left = tile_col * kBlockX;
-  const long long first_row = top + threadIdx.y * kUnroll;
+  const long long first_row = (tile_row * kBlockY + threadIdx.y) * kUnroll;
+  const long long left = tile_col * kBlockX;
   const long long col = left + threadIdx.x;
   if (col >= cols || first_row >= rows) return;
 
   float sum[kUnroll] = {};
-  // Whether all that threads of the block read lies inside.
-  const bool inner = kUp <= top && top + kBlockY * kUnroll + kDown <= rows &&
+  // Whether all that the thread reads lies inside, and all that those beside it in the block read.
+  const bool inner = kUp <= first_row && first_row + kUnroll + kDown <= rows &&
                      kLeft <= left && left + kBlockX + kRight <= cols;
   if (inner) {
     const auto cell = [=](int j, int x) {
@@ -90,15 +90,16 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
       }
     }
   } else {
-    // Where each row and each column is read, found before any cell is loaded.
+    // How many elements lie before each row and column that is read, found before any cell is
+    // loaded; fewer than none where a cell is a constant.
     long long row_of[kRowsRead], col_of[kWide];
 #pragma unroll
-    for (int j = 0; j < kRowsRead; ++j) row_of[j] = none_outside(first_row + j - kUp, rows);
+    for (int j = 0; j < kRowsRead; ++j) row_of[j] = none_outside(first_row + j - kUp, rows) * in_pitch;
 #pragma unroll
     for (int x = 0; x < kWide; ++x) col_of[x] = none_outside(col + x - kLeft, cols);
     const auto cell = [&](int j, int x) {
-      if (row_of[j] < 0 || col_of[x] < 0) return 0.0f;
-      return in[row_of[j] * in_pitch + col_of[x]];
+      if ((row_of[j] | col_of[x]) < 0) return 0.0f;
+      return in[row_of[j] + col_of[x]];
     };
 #pragma unroll
     for (int j = 0; j < kRowsRead; ++j) {

@@ -107,6 +107,14 @@ MUTANTS = (
     ),
     # stencil
     Mutant(
+        "stencil: planes of the halo unguarded", ON_SPACE, STENCIL, "kFront <= plane && plane + kBack < planes &&", "",
+        OUTSIDE_READ,
+    ),
+    Mutant(
+        "stencil: planes inside are read one off", ON_SPACE, STENCIL, "(plane + z - kFront) *",
+        "(plane + z - 1 - kFront) *", (WRONG, OUTSIDE_READ),
+    ),
+    Mutant(
         "stencil: halo unguarded [11]", ON_STENCIL, STENCIL, "(inner)", "(true)", OUTSIDE_READ, at="inside",
     ),
     Mutant("stencil: place after the last [2]", ON_STENCIL, STENCIL, "i < n ? i : -1", "i <= n ? i : -1", OUTSIDE_READ),
@@ -371,14 +379,14 @@ MUTANTS = (
         '"first_row + j - kUp") }} * in', '"first_row + j") }} * in', (WRONG, OUTSIDE_READ),
     ),
     Mutant(
-        "stencil: planes beyond the last", ON_SPACE, STENCIL, "if (col >= cols || plane >= planes)", "if (col >= cols)",
+        "stencil: planes beyond the last", ON_SPACE, STENCIL, '"plane >= planes" if', '"false" if',
         OUTSIDE_WRITE,
     ),
     Mutant(
         "stencil: planes are square", ON_SPACE, STENCIL, '"(plane * rows + row)"', '"(plane * cols + row)"',
         (WRONG, RACE, OUTSIDE_READ, OUTSIDE_WRITE),
     ),
-    Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(kBlockY * kUnroll)", "kBlockY", RACE),
+    Mutant("stencil: blocks overlap", ON_STENCIL, STENCIL, "(tile_row * kBlockY", "(tile_row", RACE),
     Mutant(
         "tiled stencil: no barrier after filling the tile [5]", ON_TILED, TILED,
         "", "", (RACE, UNINITIALISED), at="filled",
@@ -664,8 +672,8 @@ LARGE = (
         "const int col = int(left) +", OUTSIDE_WRITE,
     ),
     Mutant(
-        "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const {{ index }} first_row = top +",
-        "const unsigned first_row = unsigned(top) +", (WRONG, RACE, UNTOUCHED),
+        "stencil: first row in 32 bits", ON_STENCIL, STENCIL, "const {{ index }} first_row = (tile_row",
+        "const unsigned first_row = (unsigned(tile_row)", (WRONG, RACE, UNTOUCHED),
     ),
     Mutant(
         "shifted: index of the input in 31 bits", ON_SHIFTED, SHIFTED, "in + from * in_pitch",

@@ -41,6 +41,7 @@ from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
 _MAX_UNROLLED_TERMS = 343  # of a cell, all written out: more take NVRTC long to compile
+_MAX_INNER_TERMS = 64  # of a thread in three axes, to be written out twice: inside, and where places are folded
 _PLACES_OF_32_BITS = 2**31  # those outside, of neighbours, counted too
 _OTHER_INSTRUCTIONS = 30  # of a thread, before its first load and after its last
 _OF_SHORT_ROW = 0.5  # lines that a request touches for each of its rows
@@ -147,12 +148,13 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         return edge_cases_of(spec, _tiles(spec, config))
 
     def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
-        """All weights, with rows and columns of zeros, and whether the terms of all planes are written out."""
+        """All weights, with rows and columns of zeros; whether the terms of all planes are written out, and twice."""
         reach = Sides(spec.before, spec.after)
         return {
             "reach": reach,
             "lines": window_lines(spec, reach),
             "unroll_planes": len(spec.taps) <= _MAX_UNROLLED_TERMS,
+            "tests_inner": _tests_inner(spec, config),
         }
 
     @override
@@ -179,9 +181,10 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         high = config.block_y * config.unroll
         at_ends = edge_share(extents["cols"], config.block_x if len(spec.axes) > 1 else config.block_x * high)
         if len(spec.axes) > 1:
-            at_ends += (1 - at_ends) * edge_share(extents["rows"], high)
+            at_ends += (1 - at_ends) * min((config.unroll + work.reach.high) / max(extents["rows"], 1), 1.0)
         if len(spec.axes) > 2:
-            at_ends = 1.0
+            of_planes = min((work.reach.deep - 1) / max(extents["planes"], 1), 1.0)
+            at_ends = at_ends + (1 - at_ends) * of_planes if _tests_inner(spec, config) else 1.0
         places = work.reach.deep + work.reach.high + config.unroll + work.reach.wide
         each = loads * (1 + 0.3 * work.converted) + terms * work.slots
         of_place, of_address = (4, 2) if config.index_bits == 32 else (8, 5)
@@ -271,6 +274,11 @@ class Queued(StencilAlgorithm[QueuedConfig]):
     def bytes_in_flight(self, spec: StencilSpec, config: QueuedConfig) -> int:
         """The row that comes next."""
         return spec.dtype.size
+
+
+def _tests_inner(spec: StencilSpec, config: NaiveConfig) -> bool:
+    """Whether threads tell whether all that they read lies inside."""
+    return len(spec.axes) == 2 or (len(spec.axes) == 3 and len(spec.taps) * config.unroll <= _MAX_INNER_TERMS)
 
 
 @lru_cache(512)
