@@ -133,7 +133,7 @@ def test_a_page_runs_and_prints_what_it_shows(page: Path) -> None:
     for library in re.findall(r"^import (torch|jax)$", text, re.MULTILINE):
         pytest.importorskip(library)
     names: dict[str, object] = {}
-    printed = None
+    printed = ""
     for file, language, block in BLOCK.findall(text):
         if file:
             Path(file).parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def test_a_page_runs_and_prints_what_it_shows(page: Path) -> None:
                 exec(compile(block, str(page), "exec"), names)
             printed = out.getvalue()
         elif language == "text":  # what the program above prints
-            if printed is None:
+            if not printed:
                 assert (CHECKOUT / SHOWN_BY[page.stem]).is_file()
             else:
                 assert_shown(block, printed)
