@@ -26,6 +26,7 @@ from gen.cli.export import export
 from gen.cli.generate import generate
 from gen.cli.gpu import calibrate
 from gen.cli.ladder import ladder
+from gen.cli.lock import lock
 from gen.cli.prove import prove
 from gen.cli.report import report
 from gen.cli.resources import resources
@@ -163,7 +164,7 @@ def _add(*commands: Callable[..., None]) -> None:
         app.command(name, help=text, epilog=f"Examples: {examples}".replace("\n", " "))(command)
 
 
-_add(list_families, render, generate, prove, resources, explain, ladder, tune, merge, calibrate, show)
+_add(list_families, render, generate, prove, resources, explain, ladder, tune, merge, lock, calibrate, show)
 spec.add_to(app)
 new.add_to(app)
 _add(trials, report, compare, export, doctor)

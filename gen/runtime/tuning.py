@@ -23,6 +23,7 @@ from gen.families.regions import Region, sizes_of
 from gen.gpu import device as gpus
 from gen.gpu.device import Device
 from gen.runtime.dispatch import Chooser, winners_of
+from gen.store.tuned import is_locked
 from gen.tune.problems import read_seconds
 
 log = logging.getLogger("gen")
@@ -105,16 +106,17 @@ class FirstCalls:
             capturing: whether the call becomes part of a graph: then nothing can be timed.
 
         Raises:
-            GenError: `frozen` forbids it.
+            GenError: `frozen` forbids it, or that the folder is locked.
         """
         budget = _budget.get() if self.budget is None else self.budget
         if budget is None or not self._can_be_timed(chooser, device, extents, alignment):
             return
         sizes = sizes_of(chooser.family, chooser.spec, extents, alignment)
-        if _frozen.get():
+        if _frozen.get() or is_locked(self.home):
             words = " x ".join(map(str, told_extents(extents, pitches=False).values()))
+            who = "gen.frozen()" if _frozen.get() else f"gen lock of {self.home}"
             raise GenError(
-                f"{chooser.name} at {words}", "is not tuned, and gen.frozen() forbids to tune it",
+                f"{chooser.name} at {words}", f"is not tuned, and {who} forbids to tune it",
                 next_step=f"Tune it before, by gen.tune or gen tune {chooser.name} --shape, or ask for no tuning",
             )  # fmt: skip
         if capturing():

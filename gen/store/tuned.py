@@ -3,10 +3,14 @@
 The file: `{"schema": 1, "winners": [{"device", "spec", "shape", "within", "variant", ...}]}`. `within` bounds the part
 of the shape class that a winner is for, `{"rows": [1, 64]}`; without it, a winner is for all sizes of the class that no
 other is for. What else stands in a winner is its evidence.
+
+Beside it `tuned.lock` may lie, `{"schema": 1, "lock": {"sha256"}}`, the digest of the file: then the winners in that
+folder are all that count there, and nothing changes them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +26,8 @@ from gen.paths import cache_home, shipped_winners
 
 FILE = "tuned.json"
 SCHEMA = 1
+LOCK_FILE = "tuned.lock"
+UNLOCK = "gen lock --off unlocks it"
 _KEYS = ("device", "spec", "shape", "variant")
 _MEANINGS = {  # of evidence whose name in the file does not say it
     "median_us": "median, us", "interval_us": "95 % interval of the median, us",
@@ -76,8 +82,10 @@ def _in_words(value: Any) -> str:
 def all_winners(home: Path) -> tuple[Winner, ...]:
     """All that count: the winners that came with gen, over them those in `home`, over these those of first calls.
 
-    Raises StoreError if a file is not what gen writes.
+    Where `home` is locked, its own alone. Raises StoreError if a file is not what gen writes.
     """
+    if is_locked(home):
+        return read_winners(home)
     shipped = shipped_winners()
     is_own = isinstance(shipped, Path) and shipped.resolve() == (home / FILE).resolve()
     came = () if shipped is None or is_own else _parse(shipped)
@@ -85,8 +93,36 @@ def all_winners(home: Path) -> tuple[Winner, ...]:
 
 
 def read_winners(home: Path) -> tuple[Winner, ...]:
-    """Those in `home`, of `gen tune`. Raises StoreError if the file is not what gen writes."""
+    """Those in `home`, of `gen tune`. Raises StoreError if the file is not what gen writes, or was locked."""
+    if is_locked(home):
+        content = read_json(home / LOCK_FILE, SCHEMA, "lock", dict, UNLOCK)
+        if content.get("sha256") != _digest(home):
+            raise StoreError(str(home / FILE), f"must be as it was when {LOCK_FILE} was written", next_step=UNLOCK)
     return _parse(home / FILE) if (home / FILE).is_file() else ()
+
+
+def is_locked(home: Path) -> bool:
+    """Whether nothing may change the winners in `home`."""
+    return (home / LOCK_FILE).exists()
+
+
+def check_unlocked(home: Path) -> None:
+    """Raises StoreError where nothing may change the winners in `home`."""
+    if is_locked(home):
+        raise StoreError(
+            str(home), f"is locked by {LOCK_FILE}: its winners stay as they are",
+            next_step=f"{UNLOCK}; or name another folder with --out",
+        )  # fmt: skip
+
+
+def write_lock(home: Path) -> None:
+    """Locks the winners in `home`, for one who is alone there."""
+    content = {"schema": SCHEMA, "lock": {"sha256": _digest(home)}}
+    write_if_changed(home / LOCK_FILE, json.dumps(content) + "\n")
+
+
+def _digest(home: Path) -> str:
+    return hashlib.sha256((home / FILE).read_bytes() if (home / FILE).is_file() else b"").hexdigest()
 
 
 def first_calls_of(home: Path) -> Path:

@@ -143,22 +143,7 @@ class Cluster:
             DeviceError: no scheduler answers, or there is no worker, or none with a GPU.
             RunError: workers have another gen, Python or compiler than this process, or each other.
         """
-        self._tools = tools
-        try:
-            distributed: Any = import_module("distributed")
-        except ImportError as error:
-            raise MissingToolError(
-                "Dask (distributed)", "is needed to tune on a cluster", error,
-                next_step=f"Run: {how_to_install('cluster')}",
-            ) from error  # fmt: skip
-        self._killed: type[Exception] = distributed.KilledWorker
-        try:
-            self._client = distributed.Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
-            raise DeviceError(
-                "--scheduler", "must be the address of a Dask scheduler that answers", f"{address}: {error}",
-                next_step="dask scheduler starts one, and says its address",
-            ) from error  # fmt: skip
+        self._tools, self._client = tools, _connected(address)
         try:
             workers = self._look(address)
         except BaseException:
@@ -193,10 +178,11 @@ class Cluster:
                 future.set_result(done.result())
             except GenError as error:
                 future.set_exception(error)
-            except self._killed as error:  # each worker that compiled it ended
-                future.set_exception(CompileError(name, f"No result: {error}", Path(f"{name}.cu")))
-            except BaseException as error:  # noqa: BLE001  the scheduler is gone, or what else Dask says
-                future.set_exception(self._useless(error))
+            except BaseException as error:  # noqa: BLE001  what else Dask says
+                if type(error).__name__ == "KilledWorker":  # each worker that compiled it ended
+                    future.set_exception(CompileError(name, f"No result: {error}", Path(f"{name}.cu")))
+                else:
+                    future.set_exception(self._useless(error))
 
         future.add_done_callback(dropped)
         task.add_done_callback(ended)
@@ -216,11 +202,6 @@ class Cluster:
         gpus = [gpu for gpu in self._gpus if gpu.model == alike[0]]
         return SeveralDevices({str(gpu): partial(_RemoteDevice, self._client, gpu, self._tools) for gpu in gpus})
 
-    def everywhere(self, job: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
-        """What a function of a module gives on each worker, by address. Raises what it raises."""
-        found: Mapping[str, Any] = self._client.run(job, *arguments)
-        return found
-
     def close(self) -> None:
         """Lets the cluster go; it stays."""
         self._client.close()
@@ -236,13 +217,11 @@ class Cluster:
 
     def _look(self, address: str) -> Mapping[str, _About]:
         """What each worker has, by its address. Raises as `__init__`."""
-        begin = f"dask worker {address} --resources {RESOURCE}=1 starts one, beside a GPU"
         try:
-            workers: Mapping[str, _About] = self.everywhere(_about, self._tools)
+            workers: Mapping[str, _About] = self._client.run(_about, self._tools)
         except ImportError as error:
-            raise RunError("The workers of the cluster", f"must have gen {__version__}", error) from error
-        if not workers:
-            raise DeviceError(f"The scheduler at {address}", "has no worker", next_step=begin)
+            raise _without_gen(error) from error
+        _check_versions({worker: about.gen for worker, about in workers.items()}, address)
         first, one = next(iter(workers.items()))
         for worker, other in workers.items():
             if other.gen != __version__:
@@ -257,8 +236,58 @@ class Cluster:
                 raise DeviceError(f"The worker at {worker}", rule, len(other.models))
         if not any(other.announced for other in workers.values()):
             rule = f"must announce the resource {RESOURCE}, the number of its GPUs"
-            raise DeviceError("A worker of the cluster", rule, f"{len(workers)} without", next_step=begin)
+            raise DeviceError("A worker of the cluster", rule, f"{len(workers)} without", next_step=_begin(address))
         return workers
+
+
+def on_each_worker(address: str, job: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
+    """What a function of a module gives on each worker of a cluster, by address.
+
+    Raises what the function raises, and as `Cluster`: workers must have this gen.
+    """
+    client = _connected(address)
+    try:
+        _check_versions(client.run(_version), address)
+        found: Mapping[str, Any] = client.run(job, *arguments)
+        return found
+    except ImportError as error:
+        raise _without_gen(error) from error
+    finally:
+        client.close()
+
+
+def _connected(address: str) -> Any:
+    """A client of Dask's."""
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError as error:
+        raise MissingToolError(
+            "Dask (distributed)", "is needed to tune on a cluster", error,
+            next_step=f"Run: {how_to_install('cluster')}",
+        ) from error  # fmt: skip
+    try:
+        return distributed.Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise DeviceError(
+            "--scheduler", "must be the address of a Dask scheduler that answers", f"{address}: {error}",
+            next_step="dask scheduler starts one, and says its address",
+        ) from error  # fmt: skip
+
+
+def _check_versions(versions: Mapping[str, str], address: str) -> None:
+    if not versions:
+        raise DeviceError(f"The scheduler at {address}", "has no worker", next_step=_begin(address))
+    for worker, version in versions.items():
+        if version != __version__:
+            raise RunError(f"The worker at {worker}", f"must have gen {__version__}, as this process has", version)
+
+
+def _begin(address: str) -> str:
+    return f"dask worker {address} --resources {RESOURCE}=1 starts one, beside a GPU"
+
+
+def _without_gen(error: ImportError) -> RunError:
+    return RunError("The workers of the cluster", f"must have gen {__version__}", error)
 
 
 class _RemoteDevice:
@@ -363,6 +392,10 @@ class _RemoteSession:
 
 
 # ---- what runs on workers
+
+
+def _version() -> str:
+    return __version__
 
 
 def _about(tools: Tools, dask_worker: Any) -> _About:

@@ -14,7 +14,7 @@ from gen.paths import lock_of
 from gen.store.folder import SPECS_FILE, known_specs, read_specs, store_calibration, stored_calibrations, text_of_specs
 from gen.store.trials import FILE as TRIALS_FILE
 from gen.store.trials import Trials
-from gen.store.tuned import Winner, read_winners
+from gen.store.tuned import Winner, check_unlocked, read_winners
 from gen.tune.run import keep
 
 
@@ -34,9 +34,10 @@ def merge(folders: Sequence[Path], families: Sequence[Family[Any]], home: Path) 
     the folders does not matter. A trial that `home` has stays, and so does the calibration of a device.
 
     Raises:
-        StoreError: a folder is none of results, or `home` or a folder holds what gen does not write, or a spec that has
-            the name of another.
+        StoreError: a folder is none of results, or `home` is locked, or it or a folder holds what gen does not write,
+            or a spec that has the name of another.
     """
+    check_unlocked(home)
     for folder in folders:
         if not folder.is_dir():
             raise StoreError(str(folder), "must be a folder of results", next_step="gen tune --out DIR makes one")

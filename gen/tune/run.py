@@ -72,13 +72,14 @@ def run(
         tick: told after each trial.
 
     Raises:
-        StoreError: what `home` holds is not what gen writes.
+        StoreError: what `home` holds is not what gen writes, or is locked.
         CompileError: a base variant does not compile.
         RunError: a base variant is wrong, or the GPU answers no more; then the best variant of the problem at hand is
             kept before.
         KeyboardInterrupt: Ctrl-C; the same.
     """
     start = time.monotonic()
+    tuned.check_unlocked(home)
     variants_of_home(families, home)  # an edited tuned.json is reported before anything runs
     trials = Trials(home)
     options = options or Options()
@@ -134,8 +135,12 @@ def _keep(home: Path, families: Sequence[Family[Any]], problem: Problem, winner:
 def keep(
     home: Path, families: Sequence[Family[Any]], change: Callable[[Winners], Winners], problem: Problem | None = None
 ) -> None:
-    """Changes the winners in `home`, and writes their files; with the spec of a problem that one of them is for."""
+    """Changes the winners in `home`, and writes their files; with the spec of a problem that one of them is for.
+
+    Raises StoreError where `home` is locked.
+    """
     with alone(lock_of(home)):  # another run may keep a winner of its own
+        tuned.check_unlocked(home)
         if problem is not None:  # that run may have forgotten a spec that no winner was for
             write_down(home, problem.family, problem.spec)
         winners = change(tuned.read_winners(home))

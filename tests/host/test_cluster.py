@@ -19,9 +19,9 @@ from gen.cli.app import app
 from gen.errors import CompileError, DeviceError, MissingToolError, RunError
 from gen.gpu.lock import alone_on
 from gen.store.trials import Trials
-from gen.store.tuned import read_winners
+from gen.store.tuned import is_locked, read_winners
 from gen.tune import cluster as module
-from gen.tune.cluster import Cluster
+from gen.tune.cluster import Cluster, on_each_worker
 from gen.tune.search import Space
 from gen.tune.tuner import Options, tune
 from tests.fake_cluster import FakeTools
@@ -33,21 +33,32 @@ WORKERS = 4
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def workers_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of results of all workers."""
+    return tmp_path_factory.mktemp("workers")
+
+
+@pytest.fixture(scope="module")
+def address(workers_home: Path) -> Iterator[str]:
     """A scheduler with four workers, a GPU each; forked, since each would import Dask for seconds."""
     import dask
 
     with (
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
         distributed.LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, resources={"GPU": 1}, dashboard_address=":0", silence_logs=50
+            n_workers=WORKERS,
+            threads_per_worker=1,
+            resources={"GPU": 1},
+            dashboard_address=":0",
+            silence_logs=50,
+            env={"GEN_HOME": str(workers_home)},
         ) as local,
     ):
         yield local.scheduler_address
 
 
-def workers_of(found: Cluster) -> list[int]:
-    return sorted(found.everywhere(os.getpid).values())
+def workers_of(address: str) -> list[int]:
+    return sorted(on_each_worker(address, os.getpid).values())
 
 
 def alone(folder: Path) -> Any:
@@ -65,7 +76,7 @@ def test_a_cluster_comes_to_what_one_gpu_comes_to_though_a_worker_is_killed(
     trials = Trials(tmp_path / "home")
     with Cluster(address, FakeTools(tmp_path, seconds=0.01)) as found, found.devices(None) as device:
         assert (found.width, device.width, dict(found.models)) == (WORKERS, WORKERS, {"Fake GPU": WORKERS})
-        victim = workers_of(found)[1]
+        victim = workers_of(address)[1]
 
         def tick(done: int, _: int) -> None:
             if done == 20:
@@ -74,7 +85,7 @@ def test_a_cluster_comes_to_what_one_gpu_comes_to_though_a_worker_is_killed(
         outcome = tune(PROBLEM, device, found, trials, options=Options(some), text=text_of, tick=tick)
         assert told(outcome) == alone(tmp_path)
         assert trials.count() == len(outcome.trials)
-        names = {name for worker in found.everywhere(_processes).values() for name in worker}
+        names = {name for worker in on_each_worker(address, _processes).values() for name in worker}
         assert names == {"compiles", "drives the GPU"}
     trials.close()
     assert caplog.text.count("was lost") == 1
@@ -89,9 +100,9 @@ def test_who_goes_without_a_word_leaves_the_gpus_to_others(address: str, tmp_pat
     gone = Cluster(address, FakeTools(tmp_path))
     kept = [gone.devices(None)]
     gone.close()
-    with Cluster(address, FakeTools(tmp_path)) as found:
+    with Cluster(address, FakeTools(tmp_path)):
         end = time.monotonic() + 30
-        while any("drives the GPU" in names for names in found.everywhere(_processes).values()):
+        while any("drives the GPU" in names for names in on_each_worker(address, _processes).values()):
             assert time.monotonic() < end
             time.sleep(0.05)
     with pytest.raises(RunError, match="was lost"):
@@ -160,15 +171,21 @@ def test_a_cluster_without_gpus_or_workers_or_none_is_refused(tmp_path: Path, mo
         Cluster("tcp://127.0.0.1:1", FakeTools(tmp_path))
 
 
-def gen(*arguments: str | Path) -> tuple[int, str]:
-    result = CliRunner(env={"COLUMNS": "250"}).invoke(app, ["tune", *map(str, arguments)], prog_name="gen")
+def ran(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner(env={"COLUMNS": "250"}).invoke(app, [*map(str, arguments)], prog_name="gen")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.output
 
 
-def test_the_command_tunes_on_a_cluster(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+gen, lock = partial(ran, "tune"), partial(ran, "lock")
+
+
+def test_the_command_tunes_on_a_cluster_and_locks_the_choice_there(
+    address: str, workers_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at = Space.at
     monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 97 == 0 else None)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 5.0)
     monkeypatch.setattr(module, "MachineTools", lambda _compiler: FakeTools(tmp_path))
     wanted = ("transpose_10_b32", "--shape", "64x96", "--out", tmp_path / "home")
     status, said = gen(*wanted, "--scheduler", address)
@@ -181,3 +198,9 @@ def test_the_command_tunes_on_a_cluster(address: str, tmp_path: Path, monkeypatc
     for option in ("--verify", "--frozen", "--stale"):
         status, said = gen("transpose_10_b32", "--scheduler", address, option)
         assert (status, f"--scheduler and {option} do not go together" in said) == (2, True)
+    status, said = lock("--out", tmp_path / "home", "--scheduler", address)
+    assert status == 0
+    assert said.count(f"{workers_home} is locked with them.") == WORKERS
+    assert is_locked(workers_home)
+    assert winner in read_winners(workers_home)
+    assert lock("--out", tmp_path / "home", "--scheduler", "tcp://127.0.0.1:1")[0] == 1

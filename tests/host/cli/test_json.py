@@ -77,6 +77,11 @@ def test_what_is_exported_is_documented(tmp_path: Path) -> None:
         assert is_named(path, documented("export")), path
 
 
+def test_what_is_locked_is_documented(tmp_path: Path) -> None:
+    for path in paths(run("lock", "--json", "--out", tmp_path).data):
+        assert is_named(path, documented("lock")), path
+
+
 def test_what_is_merged_is_documented(tmp_path: Path) -> None:
     run("generate", "--out", tmp_path / "one")
     for path in paths(run("merge", tmp_path / "one", "--json").data):

@@ -19,6 +19,7 @@ from gen.gpu.lock import alone_on
 from gen.paths import output_home
 from gen.store.trials import Problem
 from gen.store.tuned import found_at_first_calls
+from gen.tune import locked
 from gen.tune.device import Entrant
 from gen.tune.first_call import LocalDevice
 from gen.tune.search import InOrder
@@ -131,6 +132,16 @@ def test_frozen_forbids_it(timed: FakeDevice) -> None:
     total(kernel)
     with gen.frozen():
         total(gen.load(SUM, device=timed, tune=BUDGET))  # it was tuned before
+
+
+def test_a_locked_folder_forbids_it(timed: FakeDevice) -> None:
+    kernel = gen.load(SUM, device=timed, tune=BUDGET)
+    locked.lock(output_home(), FAMILIES)
+    with pytest.raises(GenError, match=rf"{SUM} at {SIZE} is not tuned, and gen lock of {output_home()} forbids"):
+        total(kernel)
+    total(gen.load(SUM, device=timed))
+    locked.unlock(output_home())
+    total(kernel)
 
 
 @pytest.mark.parametrize("budget", ["", "2 days", 0, -1.0, float("inf"), float("nan"), True, None, [2]])

@@ -1,0 +1,86 @@
+"""The choice of kernels is locked: in a folder of results, and in those of a cluster's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gen.emit.folder import alone, write_if_changed
+from gen.errors import StoreError
+from gen.families import families
+from gen.families.base import Family
+from gen.paths import lock_of, output_home
+from gen.store.folder import SPECS_FILE, read_specs, text_of_specs
+from gen.store.tuned import (
+    LOCK_FILE,
+    UNLOCK,
+    Winner,
+    all_winners,
+    check_unlocked,
+    is_locked,
+    merged,
+    read_winners,
+    write_lock,
+)
+from gen.tune.run import keep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def lock(home: Path, known: Sequence[Family[Any]]) -> tuple[Winner, ...]:
+    """Locks the winners that count in `home`, and gives them. Those that came with gen are written there first.
+
+    So another gen, a first call or a tuning run changes nothing: all of these are refused, or read nothing else.
+
+    Raises StoreError if a file is not what gen writes, or was changed since it was locked.
+    """
+    if not is_locked(home):
+        winners = all_winners(home)
+        keep(home, known, lambda own: merged(own, winners))
+        with alone(lock_of(home)):
+            write_lock(home)
+    return read_winners(home)
+
+
+def unlock(home: Path) -> bool:
+    """Lets the winners in `home` be changed again; whether they were locked."""
+    with alone(lock_of(home)):
+        was = is_locked(home)
+        (home / LOCK_FILE).unlink(missing_ok=True)
+    return was
+
+
+def accept(winners: Sequence[Winner], specs: Mapping[str, Any]) -> str:
+    """Takes the winners, and the specs that they are for, into this process's folder of results, and locks it.
+
+    Runs on the workers of a cluster. Gives the folder.
+
+    Raises StoreError if the folder is locked with another winner for one of the same device, spec and sizes, or has
+    another spec under one of the names.
+    """
+    home, known = output_home(), families()
+    try:
+        _take(winners, specs, home, known)
+    except StoreError:
+        if not is_locked(home):  # else it was, or another worker that has this folder was quicker
+            raise
+    own = {winner.key: winner.variant for winner in read_winners(home)}
+    for winner in winners:
+        if own.get(winner.key) != winner.variant:
+            rule = f"is locked with {own.get(winner.key, 'nothing')} for {winner.spec}, {winner.words}"
+            raise StoreError(str(home), rule, winner.variant, next_step=UNLOCK)
+    return str(home)
+
+
+def _take(winners: Sequence[Winner], specs: Mapping[str, Any], home: Path, known: Sequence[Family[Any]]) -> None:
+    check_unlocked(home)
+    with alone(lock_of(home)):
+        old = read_specs(home)
+        for name in sorted(old.keys() & specs.keys()):
+            if old[name] != specs[name]:
+                raise StoreError(str(home / SPECS_FILE), "holds another spec under a name", name)
+        if specs:
+            write_if_changed(home / SPECS_FILE, text_of_specs({**old, **specs}))
+    keep(home, known, lambda before: merged(before, winners))
+    lock(home, known)
