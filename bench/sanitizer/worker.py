@@ -12,13 +12,14 @@ from typing import Any
 from bench.sanitizer.exact import ExactRunner
 from bench.sanitizer.faults import FAULTS
 from bench.sanitizer.jobs import Job
+from gen.arch import DEFAULT_ARCH
 from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Limits, Variant
 from gen.families.names import find_family, find_variant
 from gen.paths import cache_home, output_home
 from gen.proof.cases import Case, cases_of, edge_cases
-from gen.proof.prover import Proof, prove
+from gen.proof.prover import Proof, prove, unsupported_extents
 from gen.tune.select import of_family
 
 # Of the device that is played: few, so that small problems make blocks go round and wait for each other.
@@ -34,14 +35,20 @@ def chosen(family: str, limits: Limits, name: str | None, algorithms: Sequence[s
 
 
 def sizes_of(variant: Variant, most: int) -> tuple[list[Case], int]:
-    """The cases of a variant, each awkward size once, no more than `most` spread over all; and how many there are."""
+    """The cases of a variant, each awkward size once, no more than `most` spread over all; and how many there are.
+
+    If not all, then of those that it takes.
+    """
     # Each size comes with exact integers and with another content, in turns: to a sanitizer they are the same.
     edges = {str(case.extents): case for case in edge_cases(variant)}
     each = (*list(cases_of(variant.family, variant.spec))[::2], *edges.values())
     every = [replace(case, multiprocessors=MULTIPROCESSORS) for case in each]
     if most >= len(every):
         return every, len(every)
-    return [every[place * len(every) // most] for place in range(most)], len(every)
+    limits = replace(Limits.of(DEFAULT_ARCH), multiprocessors=MULTIPROCESSORS)
+    taken = [case for case in every if unsupported_extents(variant, case, limits) is None]
+    few = min(most, len(taken))
+    return [taken[place * len(taken) // few] for place in range(few)], len(every)
 
 
 def work(options: argparse.Namespace) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from gen.gpu.kernel import CudaKernel
 from gen.paths import cache_home, output_home
 from gen.proof.cases import DRAWN, OFFSETS, Case
 from gen.proof.host import HostRunner
-from gen.proof.prover import check, prove
+from gen.proof.prover import check, prove, unsupported_extents
 from gen.toolchain.compiled import Compiled
 from tests.fake_device import LEAST, TRANSPOSE, FakeDevice
 from tests.fakes import OracleRunner
@@ -136,6 +137,11 @@ def test_every_awkward_size_is_run_once() -> None:
     assert (len(few), count) == (5, len(sizes))
     assert few[0] == cases[0]
     assert sizes_of(made, 1)[0] == cases[:1]
+    copies = find_variant(FAMILIES, "transpose_10_b32__flat_copy_tpb128_u2", {})
+    limits = replace(Limits.of("sm_90"), multiprocessors=2)
+    few, count = sizes_of(copies, 6)  # most matrices have several rows and columns
+    assert (len(few), count) == (6, len(sizes_of(copies, sanitize.ALL)[0]))
+    assert all(unsupported_extents(copies, case, limits) is None for case in few)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
