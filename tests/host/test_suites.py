@@ -1,4 +1,8 @@
-"""Tests that others wrote, of NumPy's reductions and of SciPy's correlations, on our kernels by the CPU run."""
+"""Tests that others wrote, of NumPy's reductions and of SciPy's correlations, on our kernels by the CPU run.
+
+And array-api-tests, which is on no package registry: `ARRAY_API_TESTS=CHECKOUT pytest -m '' tests/host/test_suites.py`
+runs those of a checkout. Without one, what stands in for it is run by the same command.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,20 +56,51 @@ REFUSED = (
 )  # fmt: skip
 
 
+STAND_IN = ROOT / "tests" / "suites" / "standin"
+CHECKOUTS = [STAND_IN, *(Path(folder) for folder in [os.environ.get("ARRAY_API_TESTS")] if folder)]
+IN_THE_STANDARD = (
+    "max", "min", "sum", "prod", "mean", "std", "var", "argmax", "argmin", "count_nonzero", "any", "all",
+    "permute_dims", "matrix_transpose", "vector_norm",
+)  # fmt: skip
+FILES = ("statistical_functions", "searching_functions", "utility_functions", "manipulation_functions", "linalg")
+
+
+def counted(folder: Path, arguments: list[str], **environment: str) -> dict[str, Any]:
+    """What the plugin counted of a run of pytest in a folder, all of whose tests passed, or were not for us to pass."""
+    found = Path(environment["GEN_SUITES"])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.suites.plugin", "-p", "no:cacheprovider", "-W", "ignore",
+         *arguments],
+        cwd=folder, env={**os.environ, "GEN_DEVICE": "cpu", "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+    content: dict[str, Any] = json.loads(found.read_text())
+    assert content["failed"] == 0
+    unknown = [one for one in content["refused"] if not any(re.search(rule, one["reason"]) for rule in REFUSED)]
+    assert not unknown, "calls were refused for reasons that are not in the list"
+    return content
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
 def test_suites_of_others_pass_on_our_kernels(suite: Suite, tmp_path: Path) -> None:
-    counted = tmp_path / "counted.json"
-    environment = {**os.environ, "GEN_DEVICE": "cpu", "GEN_SUITES": str(counted), "PYTHONPATH": str(ROOT)}
     names = " ".join(f"and not {name}" for name in suite.left_out)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.suites.plugin", "-p", "no:cacheprovider", "-W", "ignore",
-         "--pyargs", suite.module, "-k", f"({suite.chosen}) {names}"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-4000:]
-    content = json.loads(counted.read_text())
-    assert content["failed"] == 0
+    content = counted(
+        tmp_path, ["--pyargs", suite.module, "-k", f"({suite.chosen}) {names}"], GEN_SUITES=str(tmp_path / "counted")
+    )
     assert sum(content["ours"].values()) >= suite.calls
-    unknown = [one for one in content["refused"] if not any(re.search(rule, one["reason"]) for rule in REFUSED)]
-    assert not unknown, "calls were refused for reasons that are not in the list"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("checkout", CHECKOUTS, ids=lambda checkout: checkout.name)
+def test_array_api_tests_pass_on_our_kernels(checkout: Path, tmp_path: Path) -> None:
+    files = [f"array_api_tests/test_{name}.py" for name in FILES]
+    content = counted(
+        checkout,
+        [*(name for name in files if (checkout / name).exists()), "--disable-deadline", "--max-examples", "20",
+         "-k", " or ".join(f"test_{name}" for name in (*IN_THE_STANDARD, "reduction"))],
+        GEN_SUITES=str(tmp_path / "counted"), ARRAY_API_TESTS_MODULE="numpy",
+    )  # fmt: skip
+    ours = {name.rpartition(".")[2] for name in content["ours"]}
+    assert ours >= set(IN_THE_STANDARD), f"not one call by gen: {set(IN_THE_STANDARD) - ours}"

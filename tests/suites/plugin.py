@@ -28,6 +28,7 @@ REDUCTIONS = {
     "argmin": "argmin", "argmax": "argmax", "mean": "mean", "var": "var", "std": "std",
     "count_nonzero": "count_nonzero",
 }  # fmt: skip
+PERMUTATIONS = ("permute_dims", "matrix_transpose")
 FILTERS = ("correlate", "convolve", "laplace")
 ours: Counter[str] = Counter()
 refused: Counter[tuple[str, str]] = Counter()
@@ -56,9 +57,10 @@ def replaced(name: str, theirs: Callable[..., Any], function: Callable[..., Any]
 
 
 def numpy_signature(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction with the arguments of NumPy's, which are positional too, and `ddof` for `correction`."""
+    """A function with the arguments of NumPy's: a reduction's axis by position too, and `ddof` for `correction`."""
 
-    def call(a: Any, *positional: Any, **named: Any) -> Any:
+    def call(a: Any, *others: Any, **named: Any) -> Any:
+        positional = list(others)
         if not isinstance(a, np.ndarray) or type(a) is not np.ndarray:
             raise TypeError("is no array of NumPy's own class")
         if len(positional) > 1:
@@ -68,9 +70,9 @@ def numpy_signature(function: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError("has both ddof and correction")
         if "ddof" in given:
             given["correction"] = given.pop("ddof")
-        if positional:
-            given["axis"] = positional[0]
-        return function(a, **given)
+        if positional and function is not gen.permute_dims:
+            given["axis"] = positional.pop()
+        return function(a, *positional, **given)
 
     return call
 
@@ -99,8 +101,11 @@ def scipy_signature(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-for _name, _ours in REDUCTIONS.items():
+for _name, _ours in (REDUCTIONS | {name: name for name in PERMUTATIONS}).items():
     setattr(np, _name, replaced(f"numpy.{_name}", getattr(np, _name), numpy_signature(getattr(gen, _ours))))
+for _name in ("vector_norm", "matrix_transpose"):
+    _theirs, _made = getattr(np.linalg, _name), numpy_signature(getattr(gen, _name))
+    setattr(np.linalg, _name, replaced(f"numpy.linalg.{_name}", _theirs, _made))
 for _name in FILTERS:
     _theirs = getattr(scipy.ndimage, _name)
     _made = replaced(f"scipy.ndimage.{_name}", _theirs, scipy_signature(getattr(gen, _name)))
