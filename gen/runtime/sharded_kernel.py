@@ -19,10 +19,12 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from gen.errors import ArgumentError, ShapeError
-from gen.families.base import Family, Spec
+from gen.families.base import Array, Family, Spec
+from gen.families.extents import dense_strides
 from gen.families.stencil.spec import STEPS, StencilSpec
 from gen.families.stencil.split import (
     Box,
@@ -36,10 +38,12 @@ from gen.families.stencil.split import (
     shares_of,
 )
 from gen.families.system.spec import SystemSpec
-from gen.gpu.device import Mark, Memory, Peer, Rows, Stream
+from gen.gpu.device import Mark, Memory, Peer, Rows
+from gen.runtime.arrays import Given, Kind, Shape, read
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count
+from gen.runtime.sharded_points import Points, ShardedTraces
 from gen.runtime.signature import Signature
 
 STEPS_OF_PHASES = (16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
@@ -121,13 +125,15 @@ class Layout:
 
 @dataclass(frozen=True)
 class _Call:
-    """A phase: `fresh` are how many of the sources have changed since the last one."""
+    """A phase: `first` is its first step; `fresh` are how many of the sources have changed since the last one."""
 
     sources: Arrays
     targets: Arrays
+    first: int
     steps: int
     values: Mapping[str, bytes]
     fresh: int
+    points: Points | None
 
 
 class ShardedKernel(Scattering):
@@ -169,13 +175,12 @@ class ShardedKernel(Scattering):
         if not isinstance(spec, StencilSpec | SystemSpec):
             rule = "must be a stencil, a system, a reduction or a transpose to be computed on several devices"
             raise ArgumentError(name, rule, next_step=next_step)
-        if isinstance(spec, SystemSpec) and spec.counts:
-            rule = "must have neither sources nor receivers to be computed on several devices"
-            raise ArgumentError(name, rule, ", ".join(spec.counts), next_step=next_step)
-        self._spec, self._kernels = spec, kernels
+        self._family, self._spec, self._kernels = family, spec, kernels
         self._signature = Signature(family, spec)
-        self.inputs = tuple(operand.name for operand in self._signature.inputs)
-        self.outputs = tuple(operand.name for operand in self._signature.outputs)
+        self.inputs, self.outputs = (
+            tuple(operand.name for operand in operands if operand.axes == spec.axes)
+            for operands in (self._signature.inputs, self._signature.outputs)
+        )
         super().__init__(name, devices, spec.dtype, _checked_grid(spec, len(devices), grid), spec.axes, processes)
         self._most = most_steps(spec, self.grid)
         self.steps_per_exchange = _checked_steps(steps_per_exchange, self._most)
@@ -187,38 +192,70 @@ class ShardedKernel(Scattering):
         """Computes time steps.
 
         Args:
-            *arguments: the sharded arrays before, in the spec's order, which stay as they are; then its scalars.
+            *arguments: the sharded arrays before, in the spec's order, which stay as they are; then sources and
+                receivers, arrays on the host; then its scalars.
             out: where the cells after go: a sharded array, or a tuple where several fields change; made if None.
             **numbers: the spec's scalars by name, in place of those by position, and how many steps: `steps=100`.
 
         Returns:
-            The array of the cells after, or a tuple of them; `out` itself where it was given.
+            The array of the cells after, or a tuple of them, `out` itself where it was given; then what receivers have
+            heard, to be gathered.
 
         Raises:
             GenError: an argument is not what the spec takes. Nothing was queued.
             RunError: a device refused a launch.
         """
-        steps = self._signature.checked_runtime_parameters(numbers)[STEPS]
-        inputs, values = self._signature.sort(arguments, numbers)
-        outs = self._outs(out)
+        stated = self._signature.checked_runtime_parameters(numbers)
+        given, values = self._signature.sort(arguments, numbers)
+        inputs, outs = given[: len(self.inputs)], self._outs(out)
         self._check_arrays(inputs, outs)
+        points, steps = self._checked_points(inputs[0].shape, given[len(self.inputs) :], stated)
         targets = tuple(
             ShardedArray(self.ranks, inputs[0].cuts, self.dtype) if given is None else given for given in outs
         )
         with self.queueing():
-            self._run(tuple(inputs), targets, steps, values)
-        return targets[0] if len(targets) == 1 else targets
+            traces = self._run(tuple(inputs), targets, steps, values, points)
+        results = (*targets, *traces)
+        return results[0] if len(results) == 1 else results
 
-    def _run(self, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]) -> None:
+    def _checked_points(
+        self, shape: Shape, arrays: Sequence[Any], stated: Mapping[str, int]
+    ) -> tuple[Mapping[str, Array], int]:  # fmt: skip
+        """Sources and receivers by name, and the steps of the call. Raises GenError for what the spec does not take."""
+        if not arrays:
+            return {}, stated[STEPS]
+        strides, hosts = dense_strides(shape, self.dtype.itemsize), dict[str, Array]()
+        whole = Given(Kind.OTHER, 256, shape, strides, self.dtype, True, None, None, None)
+        given = dict.fromkeys(self.inputs, whole)
+        for operand, array in zip(self._signature.inputs[len(self.inputs) :], arrays, strict=True):
+            given[operand.name] = read(operand.name, array)
+            host = given[operand.name].host
+            if host is None:
+                rule = "must be on the host: every device gets its part of it"
+                raise ArgumentError(operand.name, rule, given[operand.name].kind.value, next_step="Copy it there")
+            hosts[operand.name] = np.ascontiguousarray(host)
+        extents, _ = self._signature.check(given, stated)
+        self._family.check_content(self._spec, hosts, extents)
+        return hosts, extents[STEPS]
+
+    def _run(
+        self, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes], hosts: Mapping[str, Array]
+    ) -> tuple[ShardedTraces, ...]:  # fmt: skip
+        """Queues the steps of a call. Gives what receivers hear."""
         if steps == 0:
             for number, rank in enumerate(self.ranks):
                 with rank.current():
                     for array, out in zip(inputs, outs, strict=False) if rank.here else ():
                         one, other = array.held[number], out.held[number]
                         rank.device.copy_to(rank.device, one.rows(one.box), other.rows(one.box), rank.main.handle)
-            return
-        layout = self._layout_of(inputs[0].cuts, steps)
+        layout = self._layout_of(inputs[0].cuts, max(steps, 1))
+        points = None
+        if hosts and isinstance(self._spec, SystemSpec):
+            points = Points(self._spec, self.ranks, layout.shares, inputs[0].shape, hosts, steps)
         phases = -(-steps // layout.steps)
+        traces = () if points is None else points.traces
+        if phases == 0:
+            return traces
         targets = [outs] if phases == 1 else [outs, self._spare_of(outs)]
         self._begin(layout)
         self._send(layout, inputs)
@@ -226,11 +263,13 @@ class ShardedKernel(Scattering):
         for phase in range(phases):
             target = targets[(phases - 1 - phase) % 2]
             fresh = len(inputs) if phase == 0 else len(outs)  # coefficients stay where they came in the first phase
-            call = _Call(sources, target, min(layout.steps, steps - phase * layout.steps), values, fresh)
+            first = phase * layout.steps
+            call = _Call(sources, target, first, min(layout.steps, steps - first), values, fresh, points)
             self._compute(layout, call)
             if phase < phases - 1:
                 self._send(layout, None)
             sources = (*target, *inputs[len(outs) :])
+        return traces
 
     def _begin(self, layout: Layout) -> None:
         """Puts rims after what the main streams were given before, such as the input's content."""
@@ -265,7 +304,7 @@ class ShardedKernel(Scattering):
                 self._compute_rims(layout, number, call)
                 if share.inside is not None:
                     sources, targets = (_held(arrays, number) for arrays in (call.sources, call.targets))
-                    self._queue(number, sources, targets, call, rank.main)
+                    self._queue(number, None, sources, targets, call)
                 self._keep_rims(layout, number, call.targets)
 
     def _compute_rims(self, layout: Layout, number: int, call: _Call) -> None:
@@ -280,7 +319,7 @@ class ShardedKernel(Scattering):
                     rows = array.held[number].rows(piece.cells), before.rows(piece.cells)
                     rank.device.copy_to(rank.device, *rows, stream)
         for rim in layout.rims[number]:
-            self._queue(number, rim.before, rim.after, call, rank.rim)
+            self._queue(number, rim.part, rim.before, rim.after, call)
         progress.read = rank.device.mark(stream)
 
     def _keep_rims(self, layout: Layout, number: int, targets: Arrays) -> None:
@@ -297,21 +336,24 @@ class ShardedKernel(Scattering):
         progress.written = rank.device.mark(rank.main.handle)
 
     def _queue(
-        self, number: int, sources: tuple[Held, ...], targets: tuple[Held, ...], call: _Call, stream: Stream
+        self, number: int, rim: Part | None, sources: tuple[Held, ...], targets: tuple[Held, ...], call: _Call
     ) -> None:  # fmt: skip
-        """Queues a kernel that computes a dense box of cells."""
-        held = (*sources, *targets)
+        """Queues a kernel that computes a dense box of cells: a rim, or what has the inside."""
+        held, rank = (*sources, *targets), self.ranks[number]
+        device = rank.device
+        points = {} if call.points is None else call.points.given(number, rim, call.first, call.steps, device.index)
         key = number, held[0].box, tuple(one.address for one in held), call.steps, tuple(call.values.items())
-        queue = self._calls.get(key)
+        queue = None if points else self._calls.get(key)  # the memory of points is that of one call
         if queue is None:
-            device = self.ranks[number].device
             names = (*self.inputs, *self.outputs)
             given = {name: one.given(self.dtype, device.index) for name, one in zip(names, held, strict=True)}
+            given |= points
             queue = self._kernels[device].queued(given, {STEPS: call.steps}, call.values)
             if len(self._calls) >= MOST_CALLS:
                 self._calls.clear()
-            self._calls[key] = queue
-        queue(stream.handle)
+            if not points:
+                self._calls[key] = queue
+        queue((rank.main if rim is None else rank.rim).handle)
 
     def _layout_of(self, cuts: Cuts, steps: int) -> Layout:
         wanted = self.steps_per_exchange or self.steps_chosen(cuts, steps)

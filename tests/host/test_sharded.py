@@ -14,7 +14,6 @@ from gen.errors import ArgumentError, DeviceError, ShapeError
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
 from gen.families.system import System, scalars
-from gen.families.system.family import SAMPLES
 from gen.runtime.sharded_kernel import STEPS_OF_PHASES, steps_that_pay
 from gen.runtime.simulated import Machine
 from tests.fake_device import OnDevice
@@ -184,10 +183,6 @@ def test_what_is_wrong_with_devices_is_said(machine: Machine) -> None:
         ArgumentError, match="must be a stencil, a system, a reduction or a transpose to be computed on several devices"
     ):
         gen.load("probe_read11_f32", devices=[one, other])
-    with pytest.raises(
-        ArgumentError, match="must have neither sources nor receivers to be computed on several devices"
-    ):
-        gen.load(SAMPLES[1], devices=[one, other])
     load: Any = gen.load
     with pytest.raises(ArgumentError, match="shape must not be given with devices"):
         load(HEAT, devices=[one], shape=(3, 3))
