@@ -12,7 +12,9 @@ nothing is rounded, as in sums of integers and places of extremes, each rank has
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd, prod
@@ -21,15 +23,15 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from gen.errors import ArgumentError, ShapeError
+from gen.errors import ArgumentError, RunError, ShapeError
 from gen.families.base import Family, Spec
 from gen.families.extents import dense_strides
 from gen.families.merge import Merges, MergeSpec, partial_spec
 from gen.families.reduction import ReductionSpec
-from gen.families.reduction.operators import Gives
+from gen.families.reduction.operators import Rounds
 from gen.families.reduction.shapes import reduced_axes, result_shape
 from gen.families.stencil.split import Cuts
-from gen.gpu.device import Mark, Memory, Peer, Rows
+from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
 from gen.runtime.arrays import DeviceArray, Given, Kind, Shape
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
@@ -38,11 +40,15 @@ from gen.runtime.sharded import Rank, Scattering, ShardedArray
 UNITS = 32  # of an array whose results are rounded, at most
 LEAST_ROWS = 16  # of a unit of which more than one result is merged: partial results are few beside the elements
 ALIGNMENT = 256  # bytes: units lie so in every split, and memory is allocated so
-MOST_CALLS, MOST_LAYOUTS = 1024, 8  # that are remembered
+GRAPH_FROM = 4  # calls of a rank from which on they are replayed as a graph, if they are repeated
+MOST_CALLS, MOST_PLANS, MOST_LAYOUTS = 1024, 8, 8  # that are remembered
 MERGES = Merges()
 
 KernelOf = Callable[[Family[Any], Spec, Peer], Kernel]
 """The kernel of a spec for a device."""
+
+Queue = Callable[[int], None]
+"""Queues a call on a stream."""
 
 
 def rows_of_unit(shape: Sequence[int], size: int, least: int = 1) -> int:
@@ -58,11 +64,17 @@ def rows_of_unit(shape: Sequence[int], size: int, least: int = 1) -> int:
     return max(-(-shape[0] // (UNITS * together)), -(-min(least, shape[0]) // together)) * together
 
 
-def is_exact(spec: ReductionSpec) -> bool:
-    """Whether every bit of the results is the same in any order of the elements."""
+def is_exact(spec: ReductionSpec, *, kept: bool = False) -> bool:
+    """Whether every bit of the results is the same in any order of the elements.
+
+    Args:
+        spec: what is computed.
+        kept: whether rows are kept: then nothing is merged. Of floating-point numbers 0 and -0 are alike, and all NaN:
+            a merge gives 0 for both of the former, one NaN for the latter.
+    """
     return spec.indexed or all(
-        operator.gives in (Gives.BOOL, Gives.INDEX) or operator.accumulator(spec.dtype, dtype).kind != "float"
-        for _, operator, dtype in spec.results  # not the least of floating-point numbers: 0 and -0 are alike
+        operator.accumulator(spec.dtype, dtype).kind != "float" or (operator.rounds is Rounds.NEVER and not kept)
+        for _, operator, dtype in spec.results
     )
 
 
@@ -84,6 +96,35 @@ class _Room:
     read: Mark | None = None  # nobody reads the unit any more
 
 
+class _Alone:
+    """Calls of one rank that wait for no other: once they have been repeated, they are replayed as a graph."""
+
+    def __init__(self, queues: tuple[Queue, ...]) -> None:
+        self._queues, self._used = queues, False
+        self._graph: Graph | None = None
+
+    def queue(self, rank: Rank) -> None:
+        """Queues them on the main stream of a rank, whose device is current."""
+        stream = rank.main.handle
+        if self._graph is None and self._used and len(self._queues) >= GRAPH_FROM:
+            queues = self._queues
+            self._graph = rank.device.capture(lambda own: _queue_all(queues, own))
+            weakref.finalize(self, _close, self._graph).atexit = False  # the driver keeps what still runs
+        self._used = True
+        if self._graph is None:
+            _queue_all(self._queues, stream)
+        else:
+            self._graph.replay(stream)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What ranks do with the units that lie there as they are needed, and which units are put together first."""
+
+    alone: tuple[_Alone, ...]
+    others: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class _Output:
     """A result of units: its name among the kernel's operands, and its dtype."""
@@ -101,11 +142,13 @@ class _Layout:
         units: the pieces of each.
         outputs: what a unit gives.
         kept: whether rows are kept, each with results of its own.
+        exact: whether every bit of the results is the same in any order: then each rank has one unit.
         of_row: elements of each output for a row; of a unit where rows are reduced.
         rooms: of each rank.
         slots: for each output the results of all units on the first device, where rows are reduced.
         counts: of the elements of each unit, on the first device, where rows are reduced.
         calls: that were prepared.
+        plans: of arrays, by the addresses of their shards.
         read: the slots are merged: others may be written.
     """
 
@@ -113,11 +156,13 @@ class _Layout:
     units: tuple[tuple[Piece, ...], ...]
     outputs: tuple[_Output, ...]
     kept: bool
+    exact: bool
     of_row: int
     rooms: tuple[_Room, ...]
     slots: tuple[Memory, ...] = ()
     counts: Memory | None = None
-    calls: dict[tuple[int, ...], Callable[[int], None]] = field(default_factory=dict)
+    calls: dict[tuple[int, ...], Queue] = field(default_factory=dict)
+    plans: dict[tuple[int, ...], _Plan] = field(default_factory=dict)
     read: Mark | None = None
 
     def place(self, unit: int) -> int:
@@ -213,45 +258,84 @@ class ShardedReduction(Scattering):
 
     def _reduce_units(self, layout: _Layout, array: ShardedArray, outs: tuple[ShardedArray, ...]) -> None:
         """Queues the calls for units, whose results come to the slots, or to the arrays where rows are kept."""
-        row, begun = self._row(array), set[int]()
-        for number, pieces in enumerate(layout.units):
+        plan = self._plan_of(layout, array, outs)
+        for rank, alone in zip(self.ranks, plan.alone, strict=True):
+            with rank.current():
+                if layout.read is not None:
+                    rank.device.wait_for(rank.main.handle, layout.read)
+                alone.queue(rank)
+        row = self._row(array)
+        for number in plan.others:
+            pieces = layout.units[number]
             owner = pieces[0].rank
             rank, room = self.ranks[owner], layout.rooms[owner]
             address = self._place(array, pieces[0])
-            if len(pieces) > 1 or (address % ALIGNMENT and not is_exact(self._spec)):
+            if self._is_brought(layout, array, pieces):
                 self._bring(layout, array, pieces)
                 address = room.unit.address
             targets = self._targets(layout, number, outs)
             with rank.current():
-                if layout.read is not None and owner not in begun:
-                    rank.device.wait_for(rank.main.handle, layout.read)
-                begun.add(owner)
-                self._queue(layout, owner, address, (pieces[-1].end - pieces[0].first) * row, targets, array.shape)
-                if address == room.unit.address:
-                    room.read = rank.device.mark(rank.main.handle)
+                queue = self._prepared(layout, owner, address, (pieces[-1].end - pieces[0].first) * row, targets, array)
+                if rank.here:
+                    queue(rank.main.handle)
+                room.read = rank.device.mark(rank.main.handle)
             if layout.kept:
                 self._hand_out(layout, number, targets, outs)
         if not layout.kept:
             self._collect(layout)
 
+    def _plan_of(self, layout: _Layout, array: ShardedArray, outs: tuple[ShardedArray, ...]) -> _Plan:
+        """What each rank does with the units that lie there as they are needed, made once for the same arrays."""
+        key = tuple(held.address for one in (array, *outs) for held in one.held)
+        if key not in layout.plans:
+            if len(layout.plans) >= MOST_PLANS:
+                layout.plans.clear()
+            alone: list[list[Queue]] = [[] for _ in self.ranks]
+            others = []
+            for number, pieces in enumerate(layout.units):
+                owner = pieces[0].rank
+                rank, targets = self.ranks[owner], self._targets(layout, number, outs)
+                if self._is_brought(layout, array, pieces) or (
+                    layout.kept and targets != self._places(layout, number, outs)
+                ):
+                    others.append(number)
+                elif rank.here:
+                    address, size = self._place(array, pieces[0]), (pieces[0].end - pieces[0].first) * self._row(array)
+                    with rank.current():
+                        alone[owner].append(self._prepared(layout, owner, address, size, targets, array))
+            layout.plans[key] = _Plan(tuple(_Alone(tuple(one)) for one in alone), tuple(others))
+        return layout.plans[key]
+
+    def _is_brought(self, layout: _Layout, array: ShardedArray, pieces: tuple[Piece, ...]) -> bool:
+        """Whether the rows of a unit are put together before it is reduced."""
+        return len(pieces) > 1 or (self._place(array, pieces[0]) % ALIGNMENT > 0 and not layout.exact)
+
+    def _places(self, layout: _Layout, unit: int, outs: tuple[ShardedArray, ...]) -> tuple[int, ...]:
+        """Where the results of a unit's rows are with who has the first of them."""
+        piece = layout.units[unit][0]
+        return tuple(
+            out.held[piece.rank].address + (piece.first - out.cuts[0][piece.rank]) * layout.of_row * out.dtype.itemsize
+            for out in outs
+        )
+
     def _targets(self, layout: _Layout, unit: int, outs: tuple[ShardedArray, ...]) -> tuple[int, ...]:
         """Where a unit's results go: to slots of its rank unless they can go at once to where they belong."""
         pieces = layout.units[unit]
         owner = pieces[0].rank
-        rooms = tuple(memory.address for memory in layout.rooms[owner].slots)
-        found = []
-        for place, (output, room) in enumerate(zip(layout.outputs, rooms, strict=True)):
-            size = output.dtype.itemsize
-            own = room + layout.place(unit) * size
-            if layout.kept:
-                first = pieces[0].first - outs[place].cuts[0][owner]
-                there = outs[place].held[owner].address + first * layout.of_row * size
-                straight = is_exact(self._spec) or (len(pieces) == 1 and (there - own) % ALIGNMENT == 0)
-            else:
-                there = layout.slots[place].address + layout.place(unit) * size
-                straight = self.reaches(self.ranks[owner], self.ranks[0])
-            found.append(there if straight else own)
-        return tuple(found)
+        sizes = tuple(output.dtype.itemsize for output in layout.outputs)
+        rooms, slots = (
+            tuple(one.address + layout.place(unit) * size for one, size in zip(memory, sizes, strict=True))
+            for memory in (layout.rooms[owner].slots, layout.slots or layout.rooms[owner].slots)
+        )
+        if not layout.kept:
+            return slots if self.reaches(self.ranks[owner], self.ranks[0]) else rooms
+        places = self._places(layout, unit, outs)
+        if layout.exact:
+            return places
+        return tuple(
+            there if len(pieces) == 1 and (there - own) % ALIGNMENT == 0 else own
+            for there, own in zip(places, rooms, strict=True)
+        )
 
     def _bring(self, layout: _Layout, array: ShardedArray, pieces: tuple[Piece, ...]) -> None:
         """Puts the rows of a unit together, each sent by who has them."""
@@ -343,18 +427,15 @@ class ShardedReduction(Scattering):
                         self.copy(0, number, rows, rows, first.main.handle)
         return results
 
-    def _queue(
-        self, layout: _Layout, number: int, source: int, size: int, targets: tuple[int, ...], shape: Shape
-    ) -> None:  # fmt: skip
-        """Queues a call that reduces a unit of so many bytes."""
+    def _prepared(
+        self, layout: _Layout, number: int, source: int, size: int, targets: tuple[int, ...], array: ShardedArray
+    ) -> Queue:  # fmt: skip
+        """What queues a call that reduces a unit of so many bytes."""
         rank = self.ranks[number]
-        if not rank.here:
-            return
         queue = layout.calls.get((source, size, *targets))
-        if queue is None:
+        if queue is None and rank.here:
             where = rank.device.index
-            row = self._spec.dtype.size * prod(shape[1:])
-            unit = (size // row, *shape[1:])
+            unit = (size // self._row(array), *array.shape[1:])
             spec = self._unit_spec(kept=layout.kept)
             results = result_shape(spec, unit)
             given = {"in": _given(source, unit, self._spec.dtype.numpy, where)}
@@ -364,7 +445,7 @@ class ShardedReduction(Scattering):
             if len(layout.calls) >= MOST_CALLS:
                 layout.calls.clear()
             layout.calls[source, size, *targets] = queue
-        queue(rank.main.handle)
+        return queue or _nothing
 
     def _kernel_of(self, family: Family[Any], spec: Spec, device: Peer) -> Kernel:
         if (spec, device) not in self._kernels:
@@ -394,7 +475,7 @@ class ShardedReduction(Scattering):
         kept = 0 not in axes
         spec = self._unit_spec(kept=kept)
         of_row = prod(extent for axis, extent in enumerate(shape) if axis not in axes and axis > 0)
-        exact = is_exact(self._spec)
+        exact = is_exact(self._spec, kept=kept)
         unit = rows_of_unit(shape, size, LEAST_ROWS if of_row > 1 and not kept else 1)
         begins = array.cuts[0] if exact else (*range(0, shape[0], unit), shape[0])
         units = tuple(tuple(_pieces(array.cuts[0], first, end)) for first, end in pairwise(begins))
@@ -403,7 +484,7 @@ class ShardedReduction(Scattering):
         largest = 1 if exact else unit * self._row(array)
         rooms = tuple(self._made_room(rank, largest, outputs, all_of_unit) for rank in self.ranks)
         kernels = tuple(self._kernel_of(self._family, spec, rank.device) for rank in self.ranks)
-        layout = _Layout(kernels, units, outputs, kept, of_row, rooms)
+        layout = _Layout(kernels, units, outputs, kept, exact, of_row, rooms)
         if not kept:
             first = self.ranks[0]
             each = prod(shape[axis] for axis in axes if axis > 0)
@@ -430,6 +511,20 @@ def _pieces(cuts: Sequence[int], first: int, end: int) -> Iterator[Piece]:
     for rank, (low, high) in enumerate(pairwise(cuts)):
         if max(low, first) < min(high, end):
             yield Piece(rank, max(low, first), min(high, end))
+
+
+def _nothing(stream: int) -> None:
+    """Queues nothing: it is another process that does."""
+
+
+def _queue_all(queues: Sequence[Queue], stream: int) -> None:
+    for queue in queues:
+        queue(stream)
+
+
+def _close(graph: Graph) -> None:
+    with suppress(RunError):  # after a failed launch the driver answers nothing any more
+        graph.close()
 
 
 def _given(address: int, shape: Shape, dtype: np.dtype[Any], device: int) -> Given:

@@ -18,7 +18,7 @@ from gen.families.reduction.operators import OPERATORS, SEVERAL, WITH_PLACES
 from gen.families.stencil import Stencil
 from gen.runtime.sharded import ShardedArray
 from gen.runtime.sharded_reduction import LEAST_ROWS, UNITS, is_exact, rows_of_unit
-from gen.runtime.simulated import Machine
+from gen.runtime.simulated import Machine, SimulatedDevice
 from tests.fakes import OracleRunner
 from tests.sharding import changed, same
 
@@ -121,7 +121,9 @@ def test_units_follow_from_the_shape_and_begin_at_aligned_bytes() -> None:
 def test_results_that_are_not_rounded_need_no_units() -> None:
     exact: list[tuple[Any, str]] = [("sum", "int32"), ("mean", "int16"), ("argmax", "float32"), ("any", "bool")]
     assert all(is_exact(gen.reduction(*one)) for one in [*exact, (("argmin", "min"), "float64")])
-    rounded: list[tuple[Any, str]] = [("sum", "float64"), ("max", "float32"), ("var", "int32")]
+    assert is_exact(gen.reduction("max", "float32"))
+    assert not is_exact(gen.reduction("max", "float32"), kept=True)
+    rounded: list[tuple[Any, str]] = [("sum", "float64"), ("norm", "float32"), ("var", "int32")]
     assert not any(is_exact(gen.reduction(*one)) for one in [*rounded, (("min", "mean"), "int32")])
     assert not is_exact(gen.reduction("sum", "int32", dtype="float32"))
 
@@ -136,6 +138,36 @@ def test_what_a_stencil_has_computed_is_reduced_on_the_same_devices() -> None:
     assert repr(total) == "<gen kernel reduction_max_f32 on 3 ranks>"
     rows = gen.load(gen.reduction("max", axis=1, keepdims=True), devices=devices)(array)
     assert np.array_equal(heat(rows, steps=0).gather(), array.gather().max(axis=1, keepdims=True))
+
+
+def test_of_zeros_and_nans_any_split_has_the_same_bits() -> None:
+    cells = np.zeros(40, np.float32)
+    cells[[3, 4, 17, 39]] = -0.0
+    found = set()
+    for ranks in (1, 2, 3, 8):
+        for name in ("min", "max"):
+            kernel = gen.load(gen.reduction(name), devices=Machine(seed=ranks).devices(ranks))
+            found |= {kernel(kernel.scatter(np.roll(cells, turn))).numpy().tobytes() for turn in range(3)}
+    assert found == {np.zeros(1, np.float32).tobytes()}
+
+
+def test_calls_that_are_repeated_are_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    captured: list[Any] = []
+    capture = SimulatedDevice.capture
+
+    def counted(*given: Any) -> Any:
+        captured.append(given)
+        return capture(*given)
+
+    monkeypatch.setattr(SimulatedDevice, "capture", counted)
+    devices = Machine(seed=3, runner=OracleRunner()).devices(2)
+    heat, total = gen.load(HEAT, devices=devices), gen.load(SUM, devices=devices)
+    cells = cells_of((512, 64))
+    array, out = heat.scatter(cells), heat.empty((512, 64))
+    for turn in range(4):
+        heat(array, out=out, steps=turn)
+        assert total(out).numpy() == pytest.approx(out.gather().sum(dtype="f8"), abs=1e-2)
+        assert len(captured) == 2 * (turn > 0)
 
 
 def test_what_is_wrong_is_said() -> None:
@@ -175,14 +207,16 @@ MUTANTS = {
     "the first device does not wait": ("first.device.wait_for(first.main.handle, sent)", "pass"),
     "results are stored while others are merged": ("rank.device.wait_for(rank.main.handle, layout.read)", "pass"),
     "rows go to the first place": ("(piece.first - pieces[0].first) * row, size", "0 * row, size"),
-    "results are stored in the first slot": ("layout.slots[place].address + layout.place(unit) * size",
-                                             "layout.slots[place].address"),
+    "results are stored in the first slot": ("one.address + layout.place(unit) * size for", "one.address for"),
     "results are sent to the first slots": ("Rows.of(one.address + own[0] * size,", "Rows.of(one.address,"),
     "a unit lacks a row": ("(pieces[-1].end - pieces[0].first) * row", "(pieces[-1].end - pieces[0].first - 1) * row"),
     "elements are counted as rows": ("(pieces[-1].end - pieces[0].first) * each", "pieces[-1].end - pieces[0].first"),
-    "devices without a way store to each other": ("straight = self.reaches(self.ranks[owner], self.ranks[0])",
-                                                  "straight = True"),
-    "units of several ranks store to one": ("(len(pieces) == 1 and (there - own) % ALIGNMENT == 0)", "True"),
+    "devices without a way store to each other": ("return slots if self.reaches(self.ranks[owner], self.ranks[0]) else",
+                                                  "return slots if True else"),
+    "units of several ranks store to one": ("there if len(pieces) == 1 and (there - own) % ALIGNMENT == 0 else own",
+                                            "there"),
+    "other arrays are reduced as the first one": ("tuple(held.address for one in (array, *outs) for held in one.held)",
+                                                  "()"),
     "nobody waits for results of rows": ("receiver.device.wait_for(receiver.main.handle, sent)", "pass"),
     "results of rows go to the first row": ("(piece.first - out.cuts[0][piece.rank]) * of_row", "0"),
     "results of rows are those of the first": ("computed + (piece.first - pieces[0].first) * of_row", "computed"),

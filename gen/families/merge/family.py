@@ -147,7 +147,8 @@ def _exact(whole: ReductionSpec, operator: Operator, partial: Array) -> Array:
             values = _values(whole, partial)
             if len(values) == 0:
                 return np.full(values.shape[1:], _end(whole, least=operator.name == "max"), values.dtype)
-            return np.asarray(values.min(axis=0) if operator.name == "min" else values.max(axis=0))
+            found = np.asarray(values.min(axis=0) if operator.name == "min" else values.max(axis=0))
+            return found + 0 if whole.dtype.kind == "float" else found  # -0 is 0
         case _:
             return np.asarray(partial.astype(U64.numpy).sum(axis=0, dtype=U64.numpy).astype(I64.numpy))
 
