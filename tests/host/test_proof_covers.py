@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import chain, product
 from math import prod
 from typing import Any
@@ -11,12 +12,12 @@ from typing import Any
 import pytest
 
 from gen.families import FAMILIES
-from gen.families.base import Family, Limits, Variant
+from gen.families.base import Family, Launch, Limits, Spec, Variant
 from gen.families.names import variant
 from gen.families.stencil import Stencil
 from gen.families.stencil.spec import BOUNDARIES, DTYPES
 from gen.families.transpose import Transpose
-from gen.proof.cases import cases_of, edge_cases
+from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove, unsupported_extents
 from gen.tune.select import of_family
@@ -25,6 +26,7 @@ TRANSPOSES, STENCILS = (
     [variant(family, spec, name, config) for name, spec, config in family.proof_cover()]
     for family in (Transpose(), Stencil())
 )
+LIMITS = Limits.of("sm_90")
 GROUP = 20  # as many as are built in one translation unit
 
 
@@ -53,30 +55,42 @@ def test_cells_boundaries_and_algorithms_of_stencils_meet() -> None:
 
 def test_gen_prove_proves_them_all() -> None:
     for family, cover in ((Transpose(), TRANSPOSES), (Stencil(), STENCILS)):
-        proven = {made.name for made in of_family(family, True, Limits.of("sm_90"))}
+        proven = {made.name for made in of_family(family, True, LIMITS)}
         assert proven.issuperset(made.name for made in cover)
 
 
-def problems(made: Variant) -> Iterator[dict[str, int]]:
-    """The sizes of the cases that a variant takes, and of the devices that they are on."""
-    for case in chain(edge_cases(made), cases_of(made.family, made.spec)):
-        limits = replace(Limits.of("sm_90"), multiprocessors=case.multiprocessors)
-        if unsupported_extents(made, case, limits) is None:
-            yield {**case.extents, "multiprocessors": case.multiprocessors}
+@cache
+def shared(family: Family[Any], spec: Spec) -> tuple[tuple[Case, ...], Mapping[str, int]]:
+    """The cases of all variants of a spec; a large problem: a million of each size that is not the same in all cases.
+
+    A whole array has one result, however large it is.
+    """
+    cases = tuple(cases_of(family, spec))
+    names = {name for case in cases for name in case.extents}
+    values = {name: {case.extents[name] for case in cases if name in case.extents} for name in names}
+    large = {name: 10**6 if len(found) > 1 else min(found) for name, found in values.items()}
+    return cases, {**large, "multiprocessors": LIMITS.multiprocessors}
+
+
+def has_several_blocks(made: Variant, launch: Launch, cases: Iterable[Case]) -> bool:
+    """Whether a launch has more than one block on some case that the variant takes."""
+    for case in cases:
+        if unsupported_extents(made, case, replace(LIMITS, multiprocessors=case.multiprocessors)) is None:
+            sizes = {**case.extents, "multiprocessors": case.multiprocessors}
+            if prod(extent.at(sizes) for extent in launch.grid) > 1:
+                return True
+    return False
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_what_has_several_blocks_of_large_problems_has_them_in_a_case(family: Family[Any]) -> None:
     have_several: dict[str, bool] = {}
-    for made in of_family(family, True, Limits.of("sm_90")):
-        sizes = list(problems(made))
-        # A whole array has one result, however large it is.
-        by_name = {name: {one.get(name, 0) for one in sizes} for name in sizes[0]}
-        large = {name: 10**6 if len(values) > 1 else min(values) for name, values in by_name.items()}
+    for made in of_family(family, True, LIMITS):
+        cases, large = shared(family, made.spec)
         for launch in made.plan.launches:
             if all(extent.fixed() == 1 for extent in launch.grid):
                 continue
-            several = any(prod(extent.at(one) for extent in launch.grid) > 1 for one in sizes)
+            several = has_several_blocks(made, launch, chain(edge_cases(made), cases))
             assert several or prod(extent.at(large) for extent in launch.grid) <= 1, made.name + launch.entry
             have_several[made.algorithm.name] = several or have_several.get(made.algorithm.name, False)
     assert all(have_several.values()), have_several
