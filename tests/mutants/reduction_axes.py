@@ -343,6 +343,11 @@ MUTANTS = (
     ),
     # multi_columns
     Mutant(
+        "multi_columns: a second round of partial results left out",
+        ON_MULTI_COLUMNS.replace("x16_y8_u2", "x4_y16_u4"), "reduction/_columns.cu.jinja",
+        "block < splits; block += kRowsY", "block < min(splits, kRowsY); block += kRowsY", WRONG,
+    ),
+    Mutant(
         "multi_columns: vectors of columns that are not there", ON_MULTI_COLUMNS, MULTI_COLUMNS,
         "aligned && column + kVecItems <= columns", "aligned", OUTSIDE_READ,
     ),

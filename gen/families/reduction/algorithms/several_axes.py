@@ -50,6 +50,7 @@ MULTI_COLUMNS_INSTRUCTIONS = {64: (25, 500), 32: (13, 250)}
 """From row to row over several axes, and to find the first place and the way by quotients, for bits of an index."""
 _INDEX_HELP = "bits of an element's number"
 _FEW_WIDE = "indices of 64 bits are for the largest arrays, and go with unroll 4"
+_FEW_ROWS_Y = 16  # threads below each other: an edge case is not too large for more blocks than these
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
 
 
@@ -344,11 +345,13 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     def edge_cases(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Iterator[Extents]:
         """Columns of which the last strip has 1, 2, all but 1 and all.
 
-        Blocks share rows of the first, and go round twice over those of one: two strips have a half of the blocks each.
+        Blocks share rows of the first, as many as threads go round twice over what they know, if those are few; and go
+        round twice over rows of another: two strips have a half of the blocks each.
         """
         strip, tile = config.columns_x * max(config.vec_bytes // spec.dtype.size, 1), config.rows_y * config.unroll
         one, two, all_but_one, whole = edges(strip)
-        sizes = ((one, 2 * tile), (two, 3), (whole, BLOCKS_PER_SM // 2 * tile + 2), (all_but_one, 2 * tile - 1))
+        blocks = config.rows_y + 1 if config.rows_y <= _FEW_ROWS_Y else 2
+        sizes = ((one, blocks * tile), (two, 3), (whole, BLOCKS_PER_SM // 2 * tile + 2), (all_but_one, 2 * tile - 1))
         found = (several_axes(spec, ShapeClass.MULTI_COLUMNS, 2, last, rows) for last, rows in sizes)
         return (sizes for sizes in found if sizes is not None)
 
