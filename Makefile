@@ -5,10 +5,10 @@ PYTHONS = python3 python3.14 python3.13 python3.12 python3.11
 SUITS = import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup generate tune types test test-all test-gpu sanitize bench docs check clean
+.PHONY: help setup generate tune types test test-all test-pythons test-gpu sanitize bench docs check clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/installed ## install gen and its tools into .venv
 
@@ -26,6 +26,15 @@ test: .venv/installed ## run the tests on all cores, but for those marked exhaus
 
 test-all: .venv/installed ## run all tests that need no GPU
 	.venv/bin/pytest -n auto --dist worksteal -m ''
+
+test-pythons: ## run the tests on each Python from 3.11 to 3.14 that is here, each in an environment of its own
+	@for version in 3.11 3.12 3.13 3.14; do \
+	  own=.venv/pythons/$$version; \
+	  if ! python$$version -c '$(SUITS)' >/dev/null 2>&1; then echo "python$$version is not here, or does not run."; continue; fi; \
+	  echo "Python $$version"; mkdir -p .venv && { [ -e $$own ] || python$$version -m venv $$own; } && \
+	  $$own/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' && \
+	  $$own/bin/python -m pytest -n auto --dist worksteal || exit 1; \
+	done
 
 test-gpu: .venv/installed ## run the tests that need a GPU; they fail without one
 	.venv/bin/pytest tests/gpu -n 4 --dist worksteal

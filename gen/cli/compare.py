@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,9 +16,12 @@ from gen.cli.gpu import Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from gen.compare.case import ComparisonCase
+    from gen.compare.peers.base import Peer
     from gen.compare.row import Row
+    from gen.errors import GenError
 
 _VERDICTS = {"WIN": "gen is faster", "LOSS": "gen is slower", "TIE": "no difference beyond the noise"}
 
@@ -53,17 +57,10 @@ def compare(
     torch,torch.compile`.
     """
     from gen.compare.case import ComparisonCase
-    from gen.compare.kept import compared, keep, read_compared
     from gen.compare.peers import find_peers
-    from gen.compare.process import Comparisons, LibrariesFactory
     from gen.compare.row import FAILED, OURS, WRONG
-    from gen.emit.folder import ELSEWHERE, check_writable
     from gen.families.extents import check_runtime_parameters
-    from gen.gpu.timing import Protocol
-    from gen.paths import cache_home
     from gen.runtime.dispatch import family_and_spec
-    from gen.store.tuned import all_winners
-    from gen.tune.device import IsolatedDevice
     from gen.tune.problems import read_runtime_parameters, read_shape
 
     asked = find_peers(None if peers is None else peers.split(","))
@@ -74,28 +71,83 @@ def compare(
     case = ComparisonCase(family, spec, read_shape(shape), runtime_parameters)
     if 0 in case.shape:
         raise OptionError("--shape", "must have elements to compare", shape)
+    found = measured([case], asked, gpu, home)
+    if json:
+        output.data(found.as_json()[0])
+    else:
+        found.show()
+    if found.lost is not None:
+        raise found.lost
+    (rows,) = found.rows
+    if any(row.peer == OURS and (row.ours_us is None or row.note.startswith((WRONG, FAILED))) for row in rows):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Cases beside other libraries.
+
+    Attributes:
+        rows: of each case.
+        limits: the least time of each case, by what the caches hold.
+        missing: why libraries took no part.
+        lost: why the GPU could no longer be used; None if it could.
+    """
+
+    cases: Sequence[ComparisonCase]
+    rows: Sequence[Sequence[Row]]
+    limits: Sequence[Mapping[str, float]]
+    device: str
+    driver: str
+    missing: Mapping[str, str]
+    lost: GenError | None
+
+    def show(self) -> None:
+        """Prints a table for each case."""
+        for case, rows, limits in zip(self.cases, self.rows, self.limits, strict=True):
+            output.text(f"{case.name} on {self.device}, driver {self.driver}")
+            _print(rows, limits)
+        for peer, reason in self.missing.items():
+            output.note(f"Without {peer}: {reason}")
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """What `gen compare --json` prints of each case."""
+        every = zip(self.cases, self.rows, self.limits, strict=True)
+        return [_as_json(case, rows, limits, self.device, self.driver, self.missing) for case, rows, limits in every]
+
+
+def measured(
+    cases: Sequence[ComparisonCase], peers: Sequence[Peer], gpu: int, home: Path, doing: str = "gen compare"
+) -> Measured:
+    """Times cases beside libraries, and keeps that in the folder of results.
+
+    Raises:
+        StoreError: what is kept there cannot be read or written.
+        DeviceError: there is no GPU to use.
+    """
+    from gen.compare.kept import compared, keep, read_compared
+    from gen.compare.process import Comparisons, LibrariesFactory
+    from gen.emit.folder import ELSEWHERE, check_writable
+    from gen.gpu.timing import Protocol
+    from gen.paths import cache_home
+    from gen.store.tuned import all_winners
+    from gen.tune.device import IsolatedDevice
+
     all_winners(home)  # what cannot be read would only be logged, and the kernel be untuned
     read_compared(home)  # or what cannot be read would be met when all is measured
     log = cache_home(home) / "compare.log"
     check_writable(log, ELSEWHERE)
-    with gpus.alone(gpu, None, "gen compare"), IsolatedDevice(LibrariesFactory(gpu, home, log)) as device:
-        comparisons = Comparisons(device, asked, Protocol.COLD, home)
-        rows = comparisons.rows(case)
-        work = family.work(spec, case.extents)
+    with gpus.alone(gpu, None, doing), IsolatedDevice(LibrariesFactory(gpu, home, log)) as device:
+        comparisons = Comparisons(device, peers, Protocol.COLD, home)
+        rows = [comparisons.rows(case) for case in cases]
         about = device.about
-        limits = {one.value: about.floor_us(work, one) for one in (Protocol.COLD, Protocol.HOT)}
-    keep(home, compared(case, rows, about, device.name, device.driver, time.strftime("%Y-%m-%d")))
-    if json:
-        output.data(_as_json(case, rows, limits, device.name, device.driver, comparisons.missing))
-    else:
-        output.text(f"{case.name} on {device.name}, driver {device.driver}")
-        _print(rows, limits)
-        for peer, reason in comparisons.missing.items():
-            output.note(f"Without {peer}: {reason}")
-    if comparisons.lost is not None:
-        raise comparisons.lost
-    if any(row.peer == OURS and (row.ours_us is None or row.note.startswith((WRONG, FAILED))) for row in rows):
-        raise typer.Exit(1)
+        works = [case.family.work(case.spec, case.extents) for case in cases]
+        protocols = (Protocol.COLD, Protocol.HOT)
+        limits = [{one.value: about.floor_us(work, one) for one in protocols} for work in works]
+    date = time.strftime("%Y-%m-%d")
+    for case, found in zip(cases, rows, strict=True):
+        keep(home, compared(case, found, about, device.name, device.driver, date))
+    return Measured(cases, rows, limits, device.name, device.driver, comparisons.missing, comparisons.lost)
 
 
 def _print(rows: Sequence[Row], limits: Mapping[str, float]) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.common import OptionError, families_of, folder_of
+from gen.cli.common import Json, OptionError, families_of, folder_of
 
 # The class and the name that `gen --family` and `gen prove` take, once `mine` is replaced; by the built-in family.
 _ALGORITHMS = {
@@ -50,6 +50,7 @@ def algorithm(
     ],
     name: Name,
     folder: Folder = Path(),
+    json: Json = False,
 ) -> None:
     """Write a short algorithm: its config, its launches and its template, which you then change.
 
@@ -60,13 +61,13 @@ def algorithm(
         raise OptionError("The family", "must be one of " + ", ".join(_ALGORITHMS), repr(of))
     known = next(one for one in families_of(ctx) if one.name == of)
     _check(name, folder, known.algorithms, f"an algorithm of {of}")
-    _write(of, name, folder, *_ALGORITHMS[of])
+    _write(of, name, folder, *_ALGORITHMS[of], json=json)
 
 
-def family(ctx: typer.Context, name: Name, folder: Folder = Path()) -> None:
+def family(ctx: typer.Context, name: Name, folder: Folder = Path(), json: Json = False) -> None:
     """Write a short family: its spec, what NumPy computes, one algorithm and its template, which you then change."""
     _check(name, folder, [one.name for one in families_of(ctx)], "a family")
-    _write("family", name, folder, "Mine", "mine")
+    _write("family", name, folder, "Mine", "mine", json=json)
 
 
 def _check(name: str, folder: Path, taken: Container[str], what: str) -> None:
@@ -80,7 +81,7 @@ def _check(name: str, folder: Path, taken: Container[str], what: str) -> None:
         raise OptionError("The name", "must be new: Python has a module of that name", repr(name))
 
 
-def _write(skeleton: str, name: str, folder: Path, class_name: str, proven: str) -> None:
+def _write(skeleton: str, name: str, folder: Path, class_name: str, proven: str, *, json: bool) -> None:
     """Writes a skeleton under another name, and says what to do next."""
     source = files("gen.cli") / "skeletons"
     templates = "mine" if skeleton == "family" else skeleton
@@ -98,9 +99,16 @@ def _write(skeleton: str, name: str, folder: Path, class_name: str, proven: str)
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_renamed(text, name), encoding="utf-8")
-        output.text(str(path))
+        if not json:
+            output.text(str(path))
     away = "" if folder.resolve() == Path.cwd() else f"cd {folder}; "
     gen = f"gen --family {name}:{_renamed(class_name, name)}"
+    if json:
+        output.data({
+            "files": [str(folder / place) for place in named],
+            "family": f"{name}:{_renamed(class_name, name)}",
+            "variant": _renamed(proven, name),
+        })  # fmt: skip
     output.note(f"Next: {away}{gen} prove {_renamed(proven, name)}")
 
 

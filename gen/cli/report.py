@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.common import Out, families_of, home_of
+from gen.cli.common import Json, Out, families_of, home_of
 from gen.errors import StoreError
 
 
@@ -18,6 +18,7 @@ def report(
         "report.html"
     ),
     out: Out = None,
+    json: Json = False,
 ) -> None:
     """Write one HTML page about what was tuned: winners, rooflines, other libraries, search spaces, kernels.
 
@@ -42,11 +43,17 @@ def report(
         rows = tuple(store.rows())
     finally:
         store.close()
-    text = text_of(
-        all_winners(home), rows, stored_calibrations(home), read_compared(home), families, known_specs(families, home)
-    )
+    winners, comparisons = all_winners(home), read_compared(home)
+    text = text_of(winners, rows, stored_calibrations(home), comparisons, families, known_specs(families, home))
     try:
         page.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StoreError(str(page), f"cannot be written: {error.strerror}", next_step="Give another -o FILE") from None
-    output.text(f"{page}: {len(rows)} trials, {page.stat().st_size / 1e6:.1f} MB")
+    size = page.stat().st_size
+    if json:
+        counts = {"winners": len(winners), "trials": len(rows), "comparisons": len(comparisons)}
+        output.data({"file": str(page), "bytes": size, **counts})
+        return
+    output.text(
+        f"{page}: {len(winners)} winners, {len(rows)} trials, {len(comparisons)} comparisons, {size / 1e6:.1f} MB"
+    )

@@ -8,7 +8,8 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, Out, check_feasible, complete_name, families_of, find, home_of, limits_for
+from gen.cli.common import Json, Out, check_feasible, complete_name, families_of, find_or_choose, home_of, limits_for
+from gen.cli.explain import Counts, Shape
 
 if TYPE_CHECKING:
     from gen.families.base import Extents
@@ -20,11 +21,13 @@ def resources(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME",
+            metavar="NAME|SPEC",
             autocompletion=complete_name,
-            help="A full name, or what the literature calls the kernel: reduceShfl.",
+            help="A full name, or reduceShfl; a spec with --shape.",
         ),
     ],
+    shape: Shape = None,
+    count: Counts = None,
     arch: Annotated[str, typer.Option(metavar="SM", help="The architecture to compile for.")] = DEFAULT_ARCH,
     out: Out = None,
     json: Json = False,
@@ -33,22 +36,29 @@ def resources(
 
     Compiles for the architecture and computes the rest; no GPU is asked. Occupancy is the share of a multiprocessor's
     warps that can be resident, and the limiter what allows no more. Bytes in flight are those of loads by all resident
-    threads, as the kernel's text asks for them, when the largest problem that is tuned fills the device.
+    threads, as the kernel's text asks for them, when the largest problem that is tuned, or the one of --shape, is
+    computed.
 
-    Examples: `gen resources transposeSmemPad`, `gen resources reduceUnrolling8 --arch sm_80 --json`.
+    Examples: `gen resources transposeSmemPad`, `gen resources reduction_sum_f32 --shape 2^20 --arch sm_80`.
     """
     from gen.emit.render import render
+    from gen.errors import ShapeError
     from gen.paths import cache_home
-    from gen.toolchain.usage import largest, usage
+    from gen.report.explain import extents_for
+    from gen.toolchain.usage import usage
+    from gen.tune.problems import read_runtime_parameters
 
     # The name and the architecture are looked at before the compiler is loaded, which takes half a second.
     home, limits = home_of(out), limits_for(arch)
-    variant = find(families_of(ctx), name, home)
+    variant = find_or_choose(families_of(ctx), name, home, shape, count or (), arch)
     check_feasible(variant, limits)
+    extents = extents_for(variant, limits, shape, None, read_runtime_parameters(count or ()))
+    reason = variant.algorithm.unsupported_extents(variant.spec, variant.config, extents, limits)
+    if reason is not None:
+        raise ShapeError(variant.name, f"does not take this problem: {reason}")
     from gen.toolchain.nvrtc import Nvrtc
 
     compiled = Nvrtc(cache_home(home)).compile(variant.name, render(variant), arch)
-    extents = largest(variant, limits)
     found = usage(variant, compiled, limits, extents)
     needed = limits.needed_bytes_in_flight
     if json:

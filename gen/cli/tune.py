@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +33,8 @@ from gen.cli.rehearse import rehearse
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from gen.families.base import Family
+    from gen.cli.compare import Measured
+    from gen.families.base import Family, Limits
     from gen.gpu.device import GpuInfo
     from gen.store.trials import Problem
     from gen.toolchain.farm import Farm
@@ -39,7 +42,8 @@ if TYPE_CHECKING:
     from gen.tune.tuner import Options
 
 
-WHOLE_CATALOGUE = 170.0  # seconds, unless told otherwise
+WHOLE_CATALOGUE = 60.0  # seconds, unless told otherwise; a rerun goes on from there
+BESIDE_TORCH = 15.0  # of these, where torch is installed
 
 
 def tune(
@@ -68,7 +72,7 @@ def tune(
             "--budget",
             "TIME",
             "The time that the whole run may take, compiling included: 60s, 5m, 1h; a bare number is seconds. "
-            "Default: 170s for every catalogue, no bound for what is named.",
+            "Default: 60s for every catalogue, no bound for what is named.",
         ),
     ] = None,
     shape_class: Annotated[
@@ -152,7 +156,7 @@ def tune(
 
     On a GPU: compiles every variant that can run there, compares its result with that of a variant proven against
     NumPy, times it with cold caches, and writes the winners to tuned.json and as .cu files. Every trial is kept; a
-    rerun measures what is missing.
+    rerun measures what is missing. Without a name that takes a minute, and ends beside torch, where it is installed.
 
     Variants that cannot be fast are pruned by rules. spills: a thread spills more than 32 bytes. in-flight: the problem
     moves 128 MiB or more, and a multiprocessor has less than an eighth of the bytes in flight with which it reads at
@@ -179,6 +183,9 @@ def tune(
     numbers = None if gpu is None or scheduler is not None else gpus.read_numbers(gpu)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
+    plain = seconds is not None and budget is None and not (shape_class or part or prune or scheduler)
+    if plain and find_spec("torch") is not None:
+        seconds = WHOLE_CATALOGUE - BESIDE_TORCH
     options = Options(exhaustive if seconds is None else Climb, read_rules(prune or ["all"]))
     check_compiler(compiler)
     how = {"--budget": budget, "--prune": prune}
@@ -234,7 +241,11 @@ def tune(
         at = 0 if numbers is None else numbers[0]
         _verify(None if every_winner else wanted, families, home, at, compiler, json)
     elif scheduler is None:
-        _measure(wanted, families, home, seconds, options, gpus.of_machine(numbers, seconds, compiler, home), json=json)
+        place = gpus.of_machine(numbers, seconds, compiler, home)
+        assert device is not None
+        first = 0 if numbers is None else numbers[0]
+        then = partial(_beside_torch, families, home, first, device.limits) if plain and not stale else None
+        _measure(wanted, families, home, seconds, options, place, then, json=json)
     else:
         _measure(wanted, families, home, seconds, options, gpus.of_cluster(scheduler, gpu, compiler), json=json)
 
@@ -268,10 +279,11 @@ def _measure(
     budget: float | None,
     options: Options,
     place: AbstractContextManager[tuple[Farm, TuningDevice]],
+    then: Callable[[], Measured | None] | None = None,
     *,
     json: bool,
 ) -> None:
-    """Tunes the problems; `place` gives what compiles, and where variants are timed."""
+    """Tunes the problems; `place` gives what compiles, and where variants are timed; `then` compares winners."""
     from gen.tune.outcome import Interrupted
     from gen.tune.run import run
 
@@ -297,12 +309,44 @@ def _measure(
             f"Nothing was measured: the budget of {budget:g} s was over when the GPU and the compilers were ready, "
             f"after {ready:.1f} s. The winners so far stay, and base where there is none. Give --budget more than that."
         )
-    if json:
-        output.data(outcomes.as_json(done))
-    else:
+    if not json:
         outcomes.report(done)
+    beside = then() if begun and then is not None else None
+    if json:
+        output.data({**outcomes.as_json(done), "compared": [] if beside is None else beside.as_json()})
+    elif beside is not None:
+        beside.show()
+    if then is not None and not json:
+        output.text("Next: gen tune again refines this; gen compare SPEC --shape SHAPE; gen report; gen show SPEC.")
     if not begun or any(outcome.winner is None for outcome in done.outcomes):
         raise typer.Exit(1)
+
+
+def _beside_torch(families: Sequence[Family[Any]], home: Path, gpu: int, limits: Limits) -> Measured | None:
+    """Times the winners of one large problem of each family beside torch; None where that is not installed."""
+    from gen.cli.compare import measured
+    from gen.compare.case import ComparisonCase
+    from gen.compare.peers import find_peers
+    from gen.errors import GenError
+    from gen.tune.select import sample
+
+    if find_spec("torch") is None:
+        return None
+    cases = []
+    for one in (chosen for family in families if (chosen := sample(family, limits)) is not None):
+        family, spec = one.family, one.spec
+        extents = family.representative(spec, one.shape_class)
+        first = next(operand for operand in spec.operands if operand.role != "number")
+        steps = {name: extents[name] for name in family.runtime_parameters(spec)}
+        cases.append(ComparisonCase(family, spec, family.layouts(spec, extents)[first.name].shape, steps))
+    try:
+        found = measured(cases, find_peers(("torch",)), gpu, home, "gen tune")
+    except GenError as error:  # the winners are kept all the same
+        output.note(f"Not compared with torch: {error}")
+        return None
+    if found.lost is not None:
+        output.note(f"Not all is compared with torch: {found.lost}")
+    return found
 
 
 def _verify(

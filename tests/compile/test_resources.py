@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import gen
 from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.base import Launch, Limits, Plan
 from gen.families.config import pairwise
 from gen.families.expr import constant
-from gen.families.names import find_variant, search_space, variant
+from gen.families.names import find_spec, find_variant, search_space, variant
 from gen.families.reduction import GridConfig
 from gen.toolchain.compiled import Compiled, Resources
 from gen.toolchain.usage import largest, usage
@@ -70,6 +71,15 @@ def test_the_table_names_every_kernel_its_limiter_and_the_bytes_in_flight() -> N
     assert f"{8 * 4 * 2048} bytes in flight" in out
     assert "sm_90 needs 32768" in out
     assert "is not known" in run("reduceUnrolling8", "--arch", "sm_75")[1]
+
+
+def test_a_spec_with_a_shape_is_the_variant_that_a_call_gets() -> None:
+    found = data("reduction_sum_f32", "--shape", "2^20")
+    chosen = gen.choose(find_spec(FAMILIES, "reduction_sum_f32", {})[1], (2**20,), arch="sm_90")
+    assert (found["name"], found["extents"]["n"]) == (chosen.variant.name, 2**20)
+    assert data(GRID, "--shape", "2^10")["kernels"][0]["resident_blocks"] < data(GRID)["kernels"][0]["resident_blocks"]
+    status, _, err = run("transposeSmem", "--shape", "4x4x4")
+    assert (status, "must have 2 axes" in err) == (2, True)
 
 
 def test_a_grid_that_is_no_larger_keeps_fewer_blocks_resident_than_fit() -> None:

@@ -82,6 +82,22 @@ def test_what_is_locked_is_documented(tmp_path: Path) -> None:
         assert is_named(path, documented("lock")), path
 
 
+def test_what_is_reported_is_documented(tmp_path: Path) -> None:
+    run("generate", "--out", tmp_path)
+    shown = run("report", "-o", tmp_path / "page.html", "--out", tmp_path, "--json").data
+    assert (shown["file"], shown["bytes"]) == (
+        str(tmp_path / "page.html"), (tmp_path / "page.html").stat().st_size,
+    )  # fmt: skip
+    assert set(paths(shown)) == documented("report")
+
+
+@pytest.mark.parametrize("what", [("algorithm", "transpose"), ("family",)], ids="".join)
+def test_what_new_writes_is_documented(tmp_path: Path, what: tuple[str, ...]) -> None:
+    shown = run("new", *what, "other", "-o", tmp_path, "--json").data
+    assert all(Path(file).is_file() for file in shown["files"])
+    assert set(paths(shown)) == documented("new")
+
+
 def test_what_is_merged_is_documented(tmp_path: Path) -> None:
     run("generate", "--out", tmp_path / "one")
     for path in paths(run("merge", tmp_path / "one", "--json").data):

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from gen.compare.kept import read_compared
 from gen.emit.folder import base_of_catalogue
 from gen.families import FAMILIES
 from gen.store.tuned import FILE, read_winners
+from tests.fake_process import FakeProcess
 from tests.fake_tuning import FakeSession, FakeTuningDevice
+from tests.host.cli.command import run
 from tests.host.run.given import ALL, TRANSPOSE, gen
 from tests.host.run.test_winners import _names
 
@@ -29,6 +32,41 @@ def test_the_command_shows_a_line_for_each_problem(gpu: FakeTuningDevice, home: 
     for winner in read_winners(home):
         assert winner.variant.partition("__")[2] in said
     assert "a second, proven and timed." in said
+    assert "Next: gen tune again refines this" in said
+
+
+def test_without_a_name_winners_are_timed_beside_torch_where_it_is_installed(
+    gpu: FakeTuningDevice, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = FakeProcess()
+    monkeypatch.setattr("gen.tune.device.IsolatedDevice", lambda _: process)
+    monkeypatch.setattr("gen.cli.tune.find_spec", lambda name: name == "torch" or None)
+    status, said = gen("tune", "--out", home)
+    assert status == 0
+    compared = [case.split()[0] for case, _ in process.orders]
+    assert compared == ["reduction_sum_f32", "transpose_10_b32", "stencil_heat_de794a2b_f32"]
+    assert {peers for _, peers in process.orders} == {("torch",)}
+    lines = [line for line in said.splitlines() if line.startswith("torch")]
+    assert len(lines) == 3
+    assert all("gen is faster" in line for line in lines)
+    assert {one.contender for one in read_compared(home)} == {"gen", "torch"}
+    assert len(read_compared(home)) == 6
+    asked = len(process.orders)
+    for more in (("transpose",), ("--part", "9/9")):
+        gen("tune", *more, "--out", home)
+    assert len(process.orders) == asked
+    assert gpu.attempts
+
+
+def test_winners_stay_where_torch_takes_the_gpu_down(
+    gpu: FakeTuningDevice, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gen.tune.device.IsolatedDevice", lambda _: FakeProcess(processes=0))
+    monkeypatch.setattr("gen.cli.tune.find_spec", lambda name: name == "torch" or None)
+    ended = run("tune", "--out", home)
+    assert (ended.status, "Not compared with torch: The GPU cannot be used" in ended.err) == (0, True), ended.err
+    assert read_winners(home)
+    assert gpu.attempts
 
 
 def test_the_command_says_who_else_was_on_the_gpu(
