@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations, count
+from itertools import combinations, count, product
 from math import prod
 from typing import Any
 
@@ -183,6 +183,44 @@ class Held:
         return Given(Kind.OTHER, self.address, shape, strides, dtype, True, device, None, None)
 
 
+@dataclass(frozen=True)
+class Block:
+    """A part of an array in memory: the address of its first element, its shape, and its strides in bytes."""
+
+    address: int
+    shape: Shape
+    strides: Shape
+
+    def given(self, dtype: np.dtype[Any], device: int) -> Given:
+        """The array, as a kernel takes it."""
+        return Given(Kind.OTHER, self.address, self.shape, self.strides, dtype, True, device, None, None)
+
+    def rows(self, other: Block, size: int) -> Iterator[Rows]:
+        """Rows of it, as long as elements follow each other in another block too, and as many as are equally apart.
+
+        Args:
+            other: the other block, of its shape.
+            size: bytes of an element.
+        """
+        run, axes = size, len(self.shape)
+        while axes and (self.shape[axes - 1] == 1 or self.strides[axes - 1] == run == other.strides[axes - 1]):
+            run, axes = run * self.shape[axes - 1], axes - 1
+        rows = self.shape[axes - 1] if axes else 1
+        pitch = self.strides[axes - 1] if axes else run
+        for place in product(*map(range, self.shape[: max(axes - 1, 0)])):
+            address = self.address + sum(at * stride for at, stride in zip(place, self.strides, strict=False))
+            yield Rows(address, 1, rows, run, pitch, rows)
+
+
+def block_of(array: ShardedArray, number: int, box: Sequence[tuple[int, int]]) -> Block:
+    """Where elements lie that a rank has."""
+    held, size = array.held[number], array.dtype.itemsize
+    strides = dense_strides(extents_of_box(held.box), size)
+    before = zip(box, held.box, strides, strict=True)
+    address = held.address + sum((first - begin) * stride for (first, _), (begin, _), stride in before)
+    return Block(address, extents_of_box(tuple(box)), strides)
+
+
 def _index(box: Box) -> tuple[slice, ...]:
     return tuple(slice(*along) for along in box)
 
@@ -264,6 +302,18 @@ class Scattering:
             with self.ranks[0].current():
                 self._transport.flush()
 
+    def meet(self) -> None:
+        """Puts what every main stream is given later behind what all of them were given before."""
+        marks = []
+        for rank in self.ranks:
+            with rank.current():
+                marks.append(rank.device.mark(rank.main.handle))
+        for number, rank in enumerate(self.ranks):
+            with rank.current():
+                for other, mark in enumerate(marks):
+                    if other != number:
+                        rank.device.wait_for(rank.main.handle, mark)
+
     def copy(self, number: int, other: int, source: Rows, target: Rows, stream: int) -> None:
         """Queues a copy from a rank to another on a stream of the first."""
         sender, receiver = self.ranks[number], self.ranks[other]
@@ -344,8 +394,15 @@ class Scattering:
     def _grid_of(self, axes: int) -> tuple[int, ...]:
         return self.grid + (1,) * (axes - len(self.grid))
 
-    def check_array(self, name: str, array: object, dtype: np.dtype[Any] | None = None) -> None:
-        """Raises GenError unless it is a sharded array of these ranks, and of a dtype: the spec's if None."""
+    def check_array(self, name: str, array: object, dtype: np.dtype[Any] | None = None, *, split: bool = True) -> None:
+        """Raises GenError unless it is a sharded array of these ranks, and of a dtype: the spec's if None.
+
+        Args:
+            name: of the operand.
+            array: what is given.
+            dtype: NumPy's, of the elements.
+            split: whether it must be split as the kernel's grid has it.
+        """
         if not isinstance(array, ShardedArray):
             rule = "must be a sharded array"
             raise ArgumentError(name, rule, type(array).__name__, next_step="kernel.scatter(array) makes one")
@@ -353,7 +410,7 @@ class Scattering:
             found, wanted = (", ".join(one.device.name for one in ranks) for ranks in (array.ranks, self.ranks))
             rule = f"must lie on the devices of the kernel, in their order: {wanted}"
             raise ArgumentError(name, rule, found, next_step="Gather it, and scatter it by this kernel")
-        if tuple(len(along) - 1 for along in array.cuts) != self._grid_of(len(array.cuts)):
+        if split and tuple(len(along) - 1 for along in array.cuts) != self._grid_of(len(array.cuts)):
             rule = f"must be split among {' x '.join(map(str, self.grid))} ranks"
             raise ShapeError(name, rule, array.cuts, next_step="Gather it, and scatter it by this kernel")
         if array.dtype != dtype if dtype is not None else not self._elements.holds(array.dtype):

@@ -30,12 +30,12 @@ from gen.families.merge import Merges, MergeSpec, partial_spec
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.operators import Rounds
 from gen.families.reduction.shapes import reduced_axes, result_shape
-from gen.families.stencil.split import Cuts
+from gen.families.stencil.split import Cuts, extents_of_box
 from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
 from gen.runtime.arrays import DeviceArray, Given, Kind, Shape
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
-from gen.runtime.sharded import Rank, Scattering, ShardedArray
+from gen.runtime.sharded import Rank, Scattering, ShardedArray, block_of
 
 UNITS = 32  # of an array whose results are rounded, at most
 LEAST_ROWS = 16  # of a unit of which more than one result is merged: partial results are few beside the elements
@@ -76,6 +76,11 @@ def is_exact(spec: ReductionSpec, *, kept: bool = False) -> bool:
         operator.accumulator(spec.dtype, dtype).kind != "float" or (operator.rounds is Rounds.NEVER and not kept)
         for _, operator, dtype in spec.results
     )
+
+
+def is_split_in_rows(array: ShardedArray) -> bool:
+    """Whether it is split along its first axis alone, if at all."""
+    return all(len(along) == 2 for along in array.cuts[1:])
 
 
 @dataclass(frozen=True)
@@ -205,12 +210,14 @@ class ShardedReduction(Scattering):
             partial_spec(spec)
         self._layouts: dict[tuple[tuple[int, ...], ...], _Layout] = {}
         self._kernels: dict[tuple[Spec, Peer], Kernel] = {}
+        self._rows: ShardedArray | None = None  # for arrays that are split otherwise
 
     def __call__(self, array: ShardedArray, *, out: Any = None) -> Any:
         """Reduces an array.
 
         Args:
-            array: split along its first axis alone.
+            array: split along its first axis alone; one that is split otherwise is brought into rows first, unless all
+                axes along which it is split are reduced, and the order does not matter.
             out: where results go that are split as the array is: a sharded array, or a tuple where the spec has
                 several; made if None, as results of a reduced first axis always are.
 
@@ -222,9 +229,10 @@ class ShardedReduction(Scattering):
             GenError: the argument is not what the spec takes. Nothing was queued.
             RunError: a device refused a launch.
         """
-        self.check_array("in", array)
+        self.check_array("in", array, split=False)
         shape = result_shape(self._spec, array.shape)
         with self.queueing():
+            array = self._in_rows(array)
             layout = self._layout_of(array)
             if layout.kept:
                 cuts = (array.cuts[0], *((0, extent) for extent in shape[1:]))
@@ -237,6 +245,35 @@ class ShardedReduction(Scattering):
                 self._reduce_units(layout, array, ())
                 results = self._merge(layout, shape)
         return results[0] if len(results) == 1 else results
+
+    def _in_rows(self, array: ShardedArray) -> ShardedArray:
+        """The array as units are taken of it: a copy of one that is split along other axes than the first."""
+        if is_split_in_rows(array) or self._in_boxes(array):
+            return array
+        cuts = self._cuts(array.shape, None)
+        if self._rows is None or (self._rows.cuts, self._rows.dtype) != (cuts, array.dtype):
+            self._rows = None  # gives its memory back before more is taken
+            self._rows = ShardedArray(self.ranks, cuts, array.dtype)
+        made, size = self._rows, array.dtype.itemsize
+        self.meet()
+        with self.together():
+            for number, rank in enumerate(self.ranks):
+                with rank.current():
+                    for other, there in enumerate(made.held):
+                        sides = zip(array.held[number].box, there.box, strict=True)
+                        box = [(max(begin, low), min(end, high)) for (begin, end), (low, high) in sides]
+                        if all(begin < end for begin, end in box):
+                            source, target = block_of(array, number, box), block_of(made, other, box)
+                            for rows in zip(source.rows(target, size), target.rows(source, size), strict=True):
+                                self.copy(number, other, *rows, rank.main.handle)
+        self.meet()
+        return made
+
+    def _in_boxes(self, array: ShardedArray) -> bool:
+        """Whether what each rank has can be reduced by itself, along whichever axes the array is split."""
+        axes = reduced_axes(self._spec, len(array.shape))
+        split = [axis for axis, along in enumerate(array.cuts) if len(along) > 2]
+        return set(split) <= set(axes) and is_exact(self._spec) and not self._spec.indexed
 
     def _outs(self, layout: _Layout, array: ShardedArray, cuts: Cuts, out: Any) -> tuple[ShardedArray, ...]:
         """Where results that are split go. Raises GenError if they cannot go there."""
@@ -436,6 +473,8 @@ class ShardedReduction(Scattering):
         if queue is None and rank.here:
             where = rank.device.index
             unit = (size // self._row(array), *array.shape[1:])
+            if not is_split_in_rows(array):
+                unit = extents_of_box(array.held[number].box)
             spec = self._unit_spec(kept=layout.kept)
             results = result_shape(spec, unit)
             given = {"in": _given(source, unit, self._spec.dtype.numpy, where)}
@@ -460,6 +499,8 @@ class ShardedReduction(Scattering):
         return self._spec.dtype.size * prod(array.shape[1:])
 
     def _place(self, array: ShardedArray, piece: Piece) -> int:
+        if not is_split_in_rows(array):
+            return array.held[piece.rank].address
         return array.held[piece.rank].address + (piece.first - array.cuts[0][piece.rank]) * self._row(array)
 
     def _layout_of(self, array: ShardedArray) -> _Layout:
@@ -472,13 +513,16 @@ class ShardedReduction(Scattering):
     def _made_layout(self, array: ShardedArray) -> _Layout:
         shape, size = array.shape, self._spec.dtype.size
         axes = reduced_axes(self._spec, len(shape))
-        kept = 0 not in axes
+        boxes = not is_split_in_rows(array)
+        kept = 0 not in axes and not boxes
         spec = self._unit_spec(kept=kept)
-        of_row = prod(extent for axis, extent in enumerate(shape) if axis not in axes and axis > 0)
+        of_row = prod(extent for axis, extent in enumerate(shape) if axis not in axes and (axis > 0 or boxes))
         exact = is_exact(self._spec, kept=kept)
         unit = rows_of_unit(shape, size, LEAST_ROWS if of_row > 1 and not kept else 1)
         begins = array.cuts[0] if exact else (*range(0, shape[0], unit), shape[0])
         units = tuple(tuple(_pieces(array.cuts[0], first, end)) for first, end in pairwise(begins))
+        if boxes:
+            units = tuple((Piece(rank, *held.box[0]),) for rank, held in enumerate(array.held))
         outputs = tuple(_Output(name, dtype.numpy) for name, _, dtype in spec.results)
         all_of_unit = of_row * (shape[0] if kept else len(units))
         largest = 1 if exact else unit * self._row(array)
@@ -489,6 +533,9 @@ class ShardedReduction(Scattering):
             first = self.ranks[0]
             each = prod(shape[axis] for axis in axes if axis > 0)
             counts = np.array([(pieces[-1].end - pieces[0].first) * each for pieces in units], np.int64)
+            if boxes:
+                extents = [extents_of_box(held.box) for held in array.held]
+                counts = np.array([prod(one[axis] for axis in axes) for one in extents], np.int64)
             with first.current():
                 layout.slots = tuple(first.allocate(all_of_unit * output.dtype.itemsize) for output in outputs)
                 layout.counts = first.allocate(counts.nbytes)
@@ -504,6 +551,7 @@ class ShardedReduction(Scattering):
     @override
     def forget(self) -> None:
         self._layouts.clear()
+        self._rows = None
 
 
 def _pieces(cuts: Sequence[int], first: int, end: int) -> Iterator[Piece]:

@@ -1,15 +1,14 @@
-"""An array on several devices, its axes permuted: every rank permutes its rows, and stores them where they belong.
+"""An array on several devices, its axes permuted: every rank stores what it has where it belongs.
 
-The rows of the array, its first axis, are split among ranks, and so are those of the result. For each rank of the
-result a rank permutes a block of its rows by one call of the kernel of one device, whose output is the block's place in
-the other's memory. So nothing is packed, sent and unpacked. Where two devices have no way to each other the block is
-permuted into memory of the sender, and copied from there.
+For each rank of the result a rank permutes what it has of that one's elements, a block, by one call of the kernel of
+one device, whose output is the block's place in the other's memory. So nothing is packed, sent and unpacked. Where two
+devices have no way to each other the block is permuted into memory of the sender, and copied from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -18,28 +17,15 @@ from typing_extensions import override
 from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Family
 from gen.families.extents import dense_strides
-from gen.families.stencil.split import Cuts, even_cuts, extents_of_box
+from gen.families.stencil.split import Cuts, even_cuts
 from gen.families.transpose import TransposeSpec
-from gen.gpu.device import Memory, Peer, Rows
-from gen.runtime.arrays import Given, Kind, Shape
+from gen.gpu.device import Memory, Peer
+from gen.runtime.arrays import Shape
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
-from gen.runtime.sharded import Scattering, ShardedArray
+from gen.runtime.sharded import Block, Scattering, ShardedArray, block_of
 
 MOST_CALLS = 1024  # that are remembered
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A part of an array in memory: the address of its first element, its shape, and its strides in bytes."""
-
-    address: int
-    shape: Shape
-    strides: Shape
-
-    def given(self, dtype: Any, device: int) -> Given:
-        """The array, as a kernel takes it."""
-        return Given(Kind.OTHER, self.address, self.shape, self.strides, dtype, True, device, None, None)
 
 
 def block_spec(spec: TransposeSpec) -> TransposeSpec:
@@ -77,7 +63,7 @@ class ShardedTranspose(Scattering):
         axes = tuple(map(str, spec.operands[0].axes))
         super().__init__(name, devices, spec.dtype, (len(devices),), axes, processes)
         self._spec, self._kernels = spec, kernels
-        self._calls: dict[tuple[int, _Part, _Part], Callable[[int], None]] = {}
+        self._calls: dict[tuple[int, Block, Block], Callable[[int], None]] = {}
         self._rooms: dict[tuple[int, int], Memory] = {}  # of ranks, for blocks that are copied to others
 
     def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None) -> ShardedArray:
@@ -85,8 +71,8 @@ class ShardedTranspose(Scattering):
 
         Args:
             array: the array, which stays as it is.
-            out: where the result goes, split in any way along its first axis; made if None: where the first axis stays
-                the first, split as the array is, else as equal as possible.
+            out: where the result goes, split in any way; made if None, split along its first axis: as the array is
+                where that is its first axis too, and the array is split along it alone, else as equal as possible.
 
         Returns:
             `out`.
@@ -95,7 +81,9 @@ class ShardedTranspose(Scattering):
             GenError: an argument is not what the spec takes. Nothing was queued.
             RunError: a device refused a launch.
         """
-        self.check_array("in", array)
+        self.check_array("in", array, split=False)
+        if len(array.shape) != len(self._spec.axes):
+            raise ShapeError("in", f"must have {len(self._spec.axes)} axes", array.shape)
         shape = tuple(array.shape[axis] for axis in self._spec.axes)
         dtype = array.dtype if self._spec.values is None else self._spec.result.numpy
         if out is None:
@@ -103,7 +91,7 @@ class ShardedTranspose(Scattering):
         elif out is array:
             raise ArgumentError("out", "must not be the array that in is", next_step="Pass another, or none")
         else:
-            self.check_array("out", out, dtype)
+            self.check_array("out", out, dtype, split=False)
             if out.shape != shape:
                 raise ShapeError("out", f"must have shape {shape}", out.shape, next_step="Pass another, or none")
         with self.queueing():
@@ -111,7 +99,7 @@ class ShardedTranspose(Scattering):
         return out
 
     def _cuts_of_result(self, array: ShardedArray, shape: Shape) -> Cuts:
-        if self._spec.axes[0] == 0:
+        if self._spec.axes[0] == 0 and len(array.cuts[0]) == len(self.ranks) + 1:
             return (array.cuts[0], *((0, extent) for extent in shape[1:]))
         if shape[0] < len(self.ranks):
             rule = f"must have, along axis {self._spec.axes[0]}, an element for each of {len(self.ranks)} ranks"
@@ -119,52 +107,35 @@ class ShardedTranspose(Scattering):
         return even_cuts(shape, (len(self.ranks), *(1,) * (len(shape) - 1)))
 
     def _turn(self, array: ShardedArray, out: ShardedArray) -> None:
-        free = []
-        for rank in self.ranks:
-            with rank.current():
-                free.append(rank.device.mark(rank.main.handle))
+        self.meet()
         with self.together():
             for number, rank in enumerate(self.ranks):
                 with rank.current():
-                    for other, mark in enumerate(free):
-                        if other != number:
-                            rank.device.wait_for(rank.main.handle, mark)
                     for turn in range(len(self.ranks)):  # each begins with another, so that all links are busy
                         self._store(array, out, number, (number + turn) % len(self.ranks))
-        done = []
-        for rank in self.ranks:
-            with rank.current():
-                done.append(rank.device.mark(rank.main.handle))
-        for number, rank in enumerate(self.ranks):
-            with rank.current():
-                for other, mark in enumerate(done):
-                    if other != number:
-                        rank.device.wait_for(rank.main.handle, mark)
+        self.meet()
 
     def _store(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> None:
-        """Permutes what one rank has of the rows of the result that another one has."""
+        """Permutes what one rank has of the elements of the result that another one has."""
         axes, rank, target = self._spec.axes, self.ranks[number], self.ranks[other]
         box = list(array.held[number].box)  # which elements of the whole these are, by axis of the input
-        low, high = out.held[other].box[0]
-        box[axes[0]] = max(box[axes[0]][0], low), min(box[axes[0]][1], high)
-        if box[axes[0]][0] >= box[axes[0]][1]:
+        for axis, (low, high) in zip(axes, out.held[other].box, strict=True):
+            box[axis] = max(box[axis][0], low), min(box[axis][1], high)
+        if any(begin >= end for begin, end in box):
             return
-        source = _part(array, number, box)
-        place = _part(out, other, [box[axis] for axis in axes])
+        source = block_of(array, number, box)
+        place = block_of(out, other, [box[axis] for axis in axes])
         if self.reaches(rank, target):
             self._queue(number, source, place, array, out)
             return
         size = out.dtype.itemsize
         room = self._room(number, other, prod(place.shape) * size)
-        self._queue(number, source, _Part(room.address, place.shape, dense_strides(place.shape, size)), array, out)
-        # What the sender has of the first axis of the array lies, in the result, in runs with gaps between them.
-        parted = axes.index(0)
-        runs, run = prod(place.shape[:parted]), prod(place.shape[parted:]) * size
-        pitch = prod(out.shape[parted:]) * size if parted else run
-        rows = Rows(room.address, 1, runs, run, run, runs), Rows(place.address, 1, runs, run, pitch, runs)
-        self.copy(number, other, *rows, rank.main.handle)
+        dense = Block(room.address, place.shape, dense_strides(place.shape, size))
+        self._queue(number, source, dense, array, out)
+        for one, there in zip(dense.rows(place, size), place.rows(dense, size), strict=True):
+            self.copy(number, other, one, there, rank.main.handle)
 
-    def _queue(self, number: int, source: _Part, target: _Part, array: ShardedArray, out: ShardedArray) -> None:
+    def _queue(self, number: int, source: Block, target: Block, array: ShardedArray, out: ShardedArray) -> None:
         rank = self.ranks[number]
         if not rank.here:
             return
@@ -187,12 +158,3 @@ class ShardedTranspose(Scattering):
     def forget(self) -> None:
         self._calls.clear()
         self._rooms.clear()
-
-
-def _part(array: ShardedArray, number: int, box: Sequence[tuple[int, int]]) -> _Part:
-    """Where elements lie that a rank has."""
-    held, size = array.held[number], array.dtype.itemsize
-    strides = dense_strides(extents_of_box(held.box), size)
-    before = zip(box, held.box, strides, strict=True)
-    address = held.address + sum((first - begin) * stride for (first, _), (begin, _), stride in before)
-    return _Part(address, extents_of_box(tuple(box)), strides)

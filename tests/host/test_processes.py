@@ -182,8 +182,8 @@ MUTANTS = {
     ),
     "columns-are-read-before-they-have-come": (
         "sharded_transpose",
-        "in enumerate(done):",
-        "in ():",
+        "self.meet()\n\n    def _store",
+        "pass\n\n    def _store",
     ),
 }
 

@@ -16,10 +16,10 @@ from gen.families.base import Array
 from gen.families.reduction import Reduction, ReductionSpec
 from gen.families.reduction.operators import OPERATORS, SEVERAL, WITH_PLACES
 from gen.families.stencil import Stencil
-from gen.runtime.sharded import ShardedArray
 from gen.runtime.sharded_reduction import LEAST_ROWS, UNITS, is_exact, rows_of_unit
 from gen.runtime.simulated import Machine, SimulatedDevice
 from tests.fakes import OracleRunner
+from tests.host.test_sharded_transpose import placed
 from tests.sharding import changed, same
 
 HEAT = Stencil.catalogue[0]
@@ -43,7 +43,7 @@ def cut(rows: int, ranks: int, seed: int) -> tuple[int, ...]:
 def bits(found: Any) -> list[Array]:
     """The results of a call."""
     results = found if isinstance(found, tuple) else (found,)
-    return [one.gather() if isinstance(one, ShardedArray) else one.numpy() for one in results]
+    return [one.gather() if hasattr(one, "gather") else one.numpy() for one in results]
 
 
 def reduced(
@@ -107,6 +107,30 @@ def test_the_emitted_kernels_give_the_same_bits_for_any_number_of_devices(spec: 
         found.append(bits(kernel(kernel.scatter(cells, [cut(300, ranks, ranks), (37,)]))))
     assert all(same(found[0], one) for one in found)
     assert near(found[0], right(cells, spec, turns=1)) or spec.dtype.size < 4
+
+
+def split_anyhow(seed: int, load: Any = gen.load) -> bool:
+    """Whether arrays that are split along any axes are reduced rightly, one after another."""
+    random = np.random.default_rng(seed)
+    ranks, axes = seed % 8 + 1, int(random.integers(1, 4))
+    shape = tuple(int(n) for n in random.integers(ranks, 20, axes))
+    names, dtype = (
+        (("max",), ("sum",), ("argmax",), ("mean", "var"), ("any",))[seed % 5],
+        ("float32", "int16")[seed % 2],
+    )
+    spec = gen.reduction(names, dtype, axis=None if seed % 3 else int(random.integers(0, axes)))
+    machine = Machine(seed=seed, runner=OracleRunner())
+    kernel = load(spec, devices=machine.devices(ranks, peer_access=seed % 4 > 0))
+    several = [np.roll(cells_of(shape, dtype, seed), turn, axis=0) for turn in (0, 1, 0)]
+    arrays = [placed(kernel, cells, seed + place) for place, cells in enumerate(several[:2])]
+    calls = [kernel(arrays[place % 2]) for place in range(3)]
+    return all(near(bits(call), right(cells, spec, turns=1)) for call, cells in zip(calls, several, strict=True))
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 10) for start in range(0, 40, 10)], ids=str)
+def test_arrays_that_are_split_along_any_axes(seeds: range) -> None:
+    for seed in seeds:
+        assert split_anyhow(seed), seed
 
 
 def test_units_follow_from_the_shape_and_begin_at_aligned_bytes() -> None:
@@ -182,10 +206,10 @@ def test_what_is_wrong_is_said() -> None:
         kernel.empty((4, 0))
     with pytest.raises(ShapeError, match="The array must have rows for each of 2 ranks"):
         kernel.scatter(np.zeros((1, 5), np.float32))
-    columns = gen.load(HEAT, devices=devices, grid=(1, 2))
     cells = np.zeros((4, 4), np.float32)
-    with pytest.raises(ShapeError, match="in must be split among 2 ranks"):
-        kernel(columns.scatter(cells))
+    columns = gen.load(HEAT, devices=devices, grid=(1, 2))
+    with pytest.raises(ShapeError, match="The array must have rows for each of 2 ranks"):
+        kernel(columns.scatter(cells[:1]))
     with pytest.raises(ArgumentError, match="out must be left out where the first axis is reduced"):
         kernel(kernel.scatter(cells), out=kernel.empty(4))
     with pytest.raises(ShapeError, match=r"reduction\.axis must be from -2 to 1"):
@@ -221,6 +245,10 @@ MUTANTS = {
     "results of rows go to the first row": ("(piece.first - out.cuts[0][piece.rank]) * of_row", "0"),
     "results of rows are those of the first": ("computed + (piece.first - pieces[0].first) * of_row", "computed"),
     "results of rows are left where they are computed": ("if source == there:", "if True:"),
+    "cells become rows before all ranks have them": ("self.meet()\n        with self.together", "with self.together"),
+    "rows are reduced before they have come": ("self.meet()\n        return made", "return made"),
+    "places are merged of what is no row": ("is_exact(self._spec) and not self._spec.indexed", "is_exact(self._spec)"),
+    "axes that are kept are merged": ("set(split) <= set(axes) and", "True and"),
 }  # fmt: skip
 
 
@@ -250,8 +278,8 @@ def test_every_mutant_is_caught(name: str) -> None:
     load = changed("runtime.sharded_reduction", *MUTANTS[name])
     for peer_access in (True, False):
         for order in range(2):
-            with suppress(RunError):
-                if agrees(order, load, peer_access):
+            with suppress(RunError, ShapeError):
+                if agrees(order, load, peer_access) and all(split_anyhow(seed, load) for seed in range(order, 24, 2)):
                     continue
             return
     pytest.fail("not caught")
