@@ -258,12 +258,12 @@ class Scattering:
         self._transport = None if processes is None else transport_of(processes, devices[0])
         self._lock = threading.RLock()
         self._elements, self._axes = dtype, axes
-        self._apart: set[frozenset[Peer]] = set()
-        for one, other in combinations(dict.fromkeys(devices), 2):
-            if not one.reach(other):
-                self._apart.add(frozenset((one, other)))
-                said = "%s %s and %s have no way to each other: what they exchange goes through the host's memory"
-                log.warning(said, "GPUs" if one.index >= 0 else "Devices", one.index, other.index)
+        apart = [pair for pair in combinations(dict.fromkeys(devices), 2) if not pair[0].reach(pair[1])]
+        self._apart = set(map(frozenset, apart))
+        if apart:
+            pairs = ", ".join(f"{one.index} and {other.index}" for one, other in apart)
+            said = "%s %s have no way to each other: what they exchange goes through the host's memory"
+            log.warning(said, "GPUs" if devices[0].index >= 0 else "Devices", pairs)
 
     def __repr__(self) -> str:
         return f"<gen kernel {self.spec} on {' x '.join(map(str, self.grid))} ranks>"
@@ -428,13 +428,16 @@ class Scattering:
             raise ShapeError(
                 "array", "must be dense on a device", f"strides {given.strides}", next_step="Copy it first"
             )
-        whole = Held(given.address, tuple((0, extent) for extent in given.shape), given.dtype.itemsize)
-        stream = owner.main.handle
+        stream, size = owner.main.handle, given.dtype.itemsize
         with owner.current():
             owner.device.wait_for(stream, owner.device.mark(stream_of(given) or LEGACY_STREAM))
-            for rank, held in zip(self.ranks, made.held, strict=True):
-                if rank.here:
-                    owner.device.copy_to(rank.device, whole.rows(held.box), held.rows(held.box), stream)
+            for number, (rank, held) in enumerate(zip(self.ranks, made.held, strict=True)):
+                begins = zip(held.box, given.strides, strict=True)
+                address = given.address + sum(begin * stride for (begin, _), stride in begins)
+                part, target = Block(address, extents_of_box(held.box), given.strides), block_of(made, number, held.box)
+                for rows in zip(part.rows(target, size), target.rows(part, size), strict=True):
+                    if rank.here:
+                        owner.device.copy_to(rank.device, *rows, stream)
             owner.device.synchronize(stream)
 
     def _owner_of(self, given: Given) -> Rank:

@@ -121,6 +121,11 @@ def test_an_array_on_one_of_the_devices_is_scattered_from_there(machine: Machine
         gen.load(HEAT, devices=devices[:1]).scatter(found)
     with pytest.raises(ShapeError, match="array must be dense on a device"):
         gen.load(HEAT, devices=devices).scatter(Lying(cells[:, ::2], {"data": (whole.address, False)}))
+    volume = np.arange(4 * 3 * 2 * 5, dtype=np.float32).reshape(4, 3, 2, 5)
+    memory = devices[1].allocate(volume.nbytes)
+    devices[1].upload(memory.address, volume)
+    swap = gen.load(gen.permutation((1, 3, 2, 0), "float32"), devices=devices)
+    assert np.array_equal(swap.scatter(Lying(volume, {"data": (memory.address, False)})).gather(), volume)
 
 
 def test_arrays_of_one_kernel_are_those_of_another_on_the_same_devices(machine: Machine) -> None:
@@ -156,11 +161,12 @@ def test_steps_are_joined_as_far_as_little_is_computed_twice() -> None:
 def test_devices_without_a_way_to_each_other_are_named_and_exchange_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    devices, cells = Machine(seed=1, runner=OracleRunner()).devices(2, peer_access=False), cells_of(8, 4)
+    devices, cells = Machine(seed=1, runner=OracleRunner()).devices(3, peer_access=False), cells_of(8, 4)
     kernel = gen.load(HEAT, devices=devices)
-    assert (
-        "Devices -1 and -2 have no way to each other: what they exchange goes through the host's memory" in caplog.text
+    said = (
+        "Devices -1 and -2, -1 and -3, -2 and -3 have no way to each other: what they exchange goes through the host's"
     )
+    assert said in caplog.text
     assert kernel(kernel.scatter(cells), steps=3).gather().tobytes() == expected(HEAT, cells, 3).value.tobytes()
 
 
