@@ -137,10 +137,19 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
 
     Gives the function that sets one: its name, what is done, of how much.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    times = (TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("to go"))
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), *times)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         tasks: dict[str, TaskID] = {}
 

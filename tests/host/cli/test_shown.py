@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import gen
+from gen.cli import output
 from gen.cli.common import complete_family, complete_name
 from gen.cli.doctor import Finding, examine
 from gen.emit.folder import all_of_catalogue
@@ -194,3 +195,19 @@ def test_doctor_fails_only_for_what_is_required(monkeypatch: pytest.MonkeyPatch)
         data = run("doctor", "--json")
         assert data.status == status
         assert data.data["findings"][0]["required"] == bool(status)
+
+
+def test_bars_say_what_how_far_and_how_long_yet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which has rich take the stream for a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    with output.bars() as update:
+        update("kernels", 0, 4)
+        update("kernels", 1, 4)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert re.search(r"kernels \S+ 1/4 \d:\d\d:\d\d gone, \S+ to go", shown), shown
+    monkeypatch.delenv("FORCE_COLOR")
+    with output.bars() as update:
+        update("kernels", 0, 4)
+    assert capsys.readouterr() == ("", ""), "a pipe gets no bars"
