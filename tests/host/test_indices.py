@@ -22,19 +22,25 @@ ANOTHER = re.compile(r"\)?(?:\[\w*\])?\s*(?:=[^,;]*)?,\s*(\w+)(?=\s*[=;,\[])")  
 NARROW = r"(?:unsigned int|unsigned short|unsigned|int|short)"
 CAST = re.compile(rf"\bstatic_cast<{NARROW}>\(|\({NARROW}\)\s*\(|\b{NARROW}\(")
 DECLARED = re.compile(rf"^\s*(?:const\s+)?{NARROW}\s+(?:const\s+)?\w+\s*=\s*([^;]*);", re.MULTILINE)
+NARROW_NAME = re.compile(rf"\b{NARROW}\s+(?:const\s+)?(\w+)\s*=")
+ASSIGNED = re.compile(r"(?<![\w.\]])(\w+)\s*[+-]?=(?!=)\s*([^;=]*);")
+WIDENED = re.compile(r"static_cast<long long>\([^()]*\)")  # and so a variable of 64 bits
 PRODUCT = re.compile(r"([\w.]+)(?:\[[^\]]*\])?\s*\*\s*([\w.]+)")
 # A quotient, a remainder, some of the bits, the smaller of two and what a function makes of it may fit.
 BOUNDED = re.compile(r"[%/&?<>]|==|\bmin\b|^\w+\(.*\)$")
 
 
 def narrowed(text: str) -> Iterator[str]:
-    """Every product of a variable of 64 bits that a cast or a declaration leaves 32 bits of."""
+    """Every product of 64 bits that a cast, a declaration or an assignment leaves 32 bits of."""
     for code in FUNCTION.split(COMMENT.sub("", text)):
         wide = {*_wide_names(code)}
         inside = [_until_closed(code, found.end()) for found in CAST.finditer(code)]
-        for expression in (*inside, *DECLARED.findall(code)):
-            plain = re.sub(r"static_cast<[\w ]+>", "", expression)
-            if not BOUNDED.search(plain) and any(wide & {*factors} for factors in PRODUCT.findall(plain)):
+        names = {*NARROW_NAME.findall(code)} - wide
+        assigned = [expression for name, expression in ASSIGNED.findall(code) if name in names]
+        for expression in dict.fromkeys((*inside, *DECLARED.findall(code), *assigned)):
+            plain = re.sub(r"static_cast<[\w ]+>", "", WIDENED.sub("widened", expression))
+            is_wide = any({*wide, "widened"} & {*factors} for factors in PRODUCT.findall(plain))
+            if is_wide and not BOUNDED.search(plain):
                 yield expression
 
 
@@ -112,6 +118,9 @@ BEGIN = (
         "const int begin = row * pitch;",
         "unsigned begin = static_cast<unsigned>(threadIdx.x) + col * rows;",
         "in + static_cast<unsigned>(blockIdx.x * pitch)",
+        "const int i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;",
+        "int first = static_cast<long long>(blockIdx.x % 3) * 8 + threadIdx.x;",
+        "int first = 0;\n  first += threadIdx.x * pitch;",
     ],
 )
 def test_a_narrowed_product_is_found(line: str) -> None:
