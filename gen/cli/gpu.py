@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -12,14 +12,18 @@ from gen.cli import output
 from gen.cli.common import Json, OptionError, Out, home_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import typer
 
-    from gen.toolchain.farm import CompileFarm, Farm
-    from gen.tune.device import IsolatedDevice, TuningDevice
-    from gen.tune.several import SeveralDevices
+    from gen.families.base import Family
+    from gen.store.trials import Problem
+    from gen.toolchain.farm import CompileFarm
+    from gen.tune.device import IsolatedDevice
+    from gen.tune.lanes import Lanes
+    from gen.tune.run import Run
+    from gen.tune.tuner import Options
 
 
 COMPILERS = ("nvrtc", "nvcc")
@@ -65,13 +69,17 @@ def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
     return IsolatedDevice(GpuFactory(index, compiler_of(compiler, home), home))
 
 
-def devices_of(numbers: Sequence[int], compiler: str, home: Path) -> IsolatedDevice | SeveralDevices:
-    """The GPUs of these numbers, each in a process of its own."""
-    if len(numbers) == 1:
-        return device_of(numbers[0], compiler, home)
-    from gen.tune.several import SeveralDevices
+def lanes_of(
+    numbers: Sequence[int], compiler: str, families: Sequence[Family[Any]], home: Path, problems: int
+) -> Lanes:
+    """The GPUs of these numbers, for a run of so many problems."""
+    from gen.tune.device import IsolatedDevice
+    from gen.tune.lanes import Lanes
+    from gen.tune.session import GpuFactory
 
-    return SeveralDevices({f"GPU {number}": partial(device_of, number, compiler, home) for number in numbers})
+    made = compiler_of(compiler, home)
+    openers = {f"GPU {number}": partial(IsolatedDevice, GpuFactory(number, made, home)) for number in numbers}
+    return Lanes(openers, made, families, home, problems)
 
 
 def read_numbers(text: str) -> tuple[int, ...]:
@@ -101,28 +109,46 @@ def of_one_model(asked: tuple[int, ...] | None) -> tuple[int, ...]:
     return alike
 
 
+class Tuner(Protocol):
+    """Tunes problems, as `gen.tune.run.run` does."""
+
+    def __call__(
+        self, problems: Sequence[Problem], *, budget: float | None, options: Options, evidence: Mapping[str, object],
+        tick: Callable[[Problem, int, int], None],
+    ) -> Run:  # fmt: skip
+        """What the run came to."""
+        ...
+
+
 @contextmanager
 def of_machine(
-    asked: tuple[int, ...] | None, budget: float | None, compiler: str, home: Path
-) -> Iterator[tuple[Farm, TuningDevice]]:
-    """The cores of this machine and the GPUs asked for, or all of one model that nobody uses; kept to this run."""
-    with (
-        alone_on_each(of_one_model(asked), budget, any_of_them=asked is None) as numbers,
-        farm_of(compiler, home) as farm,
-        devices_of(numbers, compiler, home) as device,
-    ):
-        yield farm, device
+    asked: tuple[int, ...] | None, budget: float | None, compiler: str, families: Sequence[Family[Any]], home: Path,
+    problems: int,
+) -> Iterator[Tuner]:  # fmt: skip
+    """Tunes so many problems on the GPUs asked for, or on all of one model that nobody uses; kept to this run."""
+    from gen.tune.run import run
+
+    with alone_on_each(of_one_model(asked), budget, any_of_them=asked is None) as numbers:
+        if len(numbers) > 1:
+            with lanes_of(numbers, compiler, families, home, problems) as lanes:
+                yield lanes.run
+        else:
+            with farm_of(compiler, home) as farm, device_of(numbers[0], compiler, home) as device:
+                yield partial(run, families=families, device=device, farm=farm, home=home)
 
 
 @contextmanager
-def of_cluster(scheduler: str, model: str | None, compiler: str) -> Iterator[tuple[Farm, TuningDevice]]:
-    """The cores of a Dask cluster, and its GPUs of one model, whose name has this text in it."""
+def of_cluster(
+    scheduler: str, model: str | None, compiler: str, families: Sequence[Family[Any]], home: Path
+) -> Iterator[Tuner]:
+    """Tunes on the cores of a Dask cluster, and its GPUs of one model, whose name has this text in it."""
     from gen.tune.cluster import Cluster, MachineTools
+    from gen.tune.run import run
 
     check_compiler(compiler)
     with Cluster(scheduler, MachineTools(compiler)) as cluster, cluster.devices(model) as device:
         output.note(f"Compiles on {cluster.width} threads, and times on {device.width} x {device.name}.")
-        yield cluster, device
+        yield partial(run, families=families, device=device, farm=cluster, home=home)
 
 
 @contextmanager

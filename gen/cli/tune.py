@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from gen.families.base import Family, Limits
     from gen.gpu.device import GpuInfo
     from gen.store.trials import Problem
-    from gen.toolchain.farm import Farm
-    from gen.tune.device import TuningDevice
     from gen.tune.tuner import Options
 
 
@@ -241,13 +239,14 @@ def tune(
         at = 0 if numbers is None else numbers[0]
         _verify(None if every_winner else wanted, families, home, at, compiler, json)
     elif scheduler is None:
-        place = gpus.of_machine(numbers, seconds, compiler, home)
+        place = gpus.of_machine(numbers, seconds, compiler, families, home, len(wanted))
         assert device is not None
         first = 0 if numbers is None else numbers[0]
         then = partial(_beside_torch, families, home, first, device.limits) if plain and not stale else None
-        _measure(wanted, families, home, seconds, options, place, then, json=json)
+        _measure(wanted, place, seconds, options, then, json=json)
     else:
-        _measure(wanted, families, home, seconds, options, gpus.of_cluster(scheduler, gpu, compiler), json=json)
+        place = gpus.of_cluster(scheduler, gpu, compiler, families, home)
+        _measure(wanted, place, seconds, options, json=json)
 
 
 def _stale(families: tuple[Family[Any], ...], home: Path, target: str | None, device: GpuInfo) -> tuple[Problem, ...]:
@@ -274,23 +273,20 @@ def _stale(families: tuple[Family[Any], ...], home: Path, target: str | None, de
 
 def _measure(
     wanted: tuple[Problem, ...],
-    families: tuple[Family[Any], ...],
-    home: Path,
+    place: AbstractContextManager[gpus.Tuner],
     budget: float | None,
     options: Options,
-    place: AbstractContextManager[tuple[Farm, TuningDevice]],
     then: Callable[[], Measured | None] | None = None,
     *,
     json: bool,
 ) -> None:
-    """Tunes the problems; `place` gives what compiles, and where variants are timed; `then` compares winners."""
+    """Tunes the problems by what `place` gives; `then` compares winners."""
     from gen.tune.outcome import Interrupted
-    from gen.tune.run import run
 
     start = time.monotonic()
     evidence = {"date": time.strftime("%Y-%m-%d")}
 
-    with place as (farm, device), output.bars() as bar:
+    with place as tuner, output.bars() as bar:
 
         def tick(problem: Problem, count: int, every: int) -> None:
             bar(str(problem), count, every)
@@ -298,7 +294,7 @@ def _measure(
         ready = time.monotonic() - start
         left = None if budget is None else budget - ready
         try:
-            done = run(wanted, families, device, farm, home, budget=left, options=options, evidence=evidence, tick=tick)
+            done = tuner(wanted, budget=left, options=options, evidence=evidence, tick=tick)
         except Interrupted as stopped:
             at = stopped.outcome.problem
             said = f"Stopped at {at}. Every trial is kept: the same command goes on from here."

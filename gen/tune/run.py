@@ -57,6 +57,8 @@ def run(
     options: Options | None = None,
     evidence: Mapping[str, object] | None = None,
     tick: Callable[[Problem, int, int], None] = lambda _problem, _done, _all: None,
+    sources: Sources | None = None,
+    later: Problem | None = None,
 ) -> Run:
     """Tunes the problems one after another and writes winners, and their files, into `home` after each.
 
@@ -70,6 +72,8 @@ def run(
         options: how each problem is searched.
         evidence: what else stands beside each winner.
         tick: told after each trial.
+        sources: what earlier runs with this farm compiled; nothing if None.
+        later: the problem of a run that comes next: what is idle in this one makes it ready.
 
     Raises:
         StoreError: what `home` holds is not what gen writes, or is locked.
@@ -83,23 +87,18 @@ def run(
     variants_of_home(families, home)  # an edited tuned.json is reported before anything runs
     trials = Trials(home)
     options = options or Options()
-    sources = Sources(farm, device.limits.arch)
-    sources.plan_ahead(to_come(problems[1:], device, farm, trials, options, sources))
+    sources = sources or Sources(farm, device.limits.arch)
+    ahead = (*problems[1:], *(() if later is None else (later,)))
+    sources.plan_ahead(to_come(ahead, device, farm, trials, options, sources))
     outcomes: list[Outcome] = []
-    weights = (
-        []
-        if budget is None
-        else [
-            PROBLEM_OVERHEAD_VARIANTS + sources.space(problem, complete=options.complete).count for problem in problems
-        ]
-    )
+    weights = [] if budget is None else weights_of(problems, sources, options)
 
     def keep(outcome: Outcome, incumbent: str | None) -> None:
         if outcome.winner is not None and (incumbent is None or displaces(outcome, incumbent)):
             _keep(home, families, outcome.problem, winner_of(outcome, device, farm.version, evidence or {}))
 
     try:
-        for place, (problem, upcoming) in enumerate(zip(problems, (*problems[1:], None), strict=True)):
+        for place, (problem, upcoming) in enumerate(zip(problems, (*problems[1:], later), strict=True)):
             now = time.monotonic()
             if budget is not None and now > start + budget:
                 break
@@ -121,6 +120,11 @@ def run(
         trials.close()
     left_out, seconds = tuple(problems[len(outcomes) :]), time.monotonic() - start
     return Run(device.name, device.driver, tuple(outcomes), left_out, seconds, device.width)
+
+
+def weights_of(problems: Sequence[Problem], sources: Sources, options: Options) -> list[int]:
+    """What each problem takes of a budget: by its variants, and for what comes before and after them."""
+    return [PROBLEM_OVERHEAD_VARIANTS + sources.space(one, complete=options.complete).count for one in problems]
 
 
 def _incumbent(home: Path, device: TuningDevice, problem: Problem) -> str | None:

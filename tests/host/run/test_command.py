@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,8 +17,9 @@ from gen.compare.kept import read_compared
 from gen.emit.folder import base_of_catalogue
 from gen.families import FAMILIES
 from gen.store.tuned import FILE, read_winners
+from gen.tune import run as tuning
 from tests.fake_process import FakeProcess
-from tests.fake_tuning import FakeSession, FakeTuningDevice
+from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.cli.command import run
 from tests.host.run.given import ALL, TRANSPOSE, gen
 from tests.host.run.test_winners import _names
@@ -127,18 +132,23 @@ def test_the_command_tries_variants_on_all_gpus_unless_it_is_told_which(
 ) -> None:
     taken: list[tuple[int, ...]] = []
 
-    def devices_of(numbers: tuple[int, ...], _compiler: str, _home: Path) -> nullcontext[FakeTuningDevice]:
+    @contextmanager
+    def lanes_of(
+        numbers: tuple[int, ...], _compiler: str, families: Any, folder: Path, problems: int
+    ) -> Iterator[SimpleNamespace]:
+        assert problems == 1
         taken.append(numbers)
         gpu.width = len(numbers)
-        return nullcontext(gpu)
+        yield SimpleNamespace(run=partial(tuning.run, families=families, device=gpu, farm=FakeFarm(), home=folder))
 
     monkeypatch.setattr("gen.gpu.device.count_gpus", lambda: 3)
-    monkeypatch.setattr("gen.cli.gpu.devices_of", devices_of)
+    monkeypatch.setattr("gen.cli.gpu.lanes_of", lanes_of)
     _, said = gen("tune", "transpose", "--out", home)
     assert "3 x Fake GPU, driver 1.0" in said
     assert json.loads(gen("tune", "transpose", "--gpu", "2,1", "--json", "--out", home)[1])["gpus"] == 2
+    gpu.width = 1
     assert gen("tune", "transpose", "--gpu", "1", "--out", home)[1].splitlines()[0] == "Fake GPU, driver 1.0"
-    assert taken == [(0, 1, 2), (2, 1), (1,)]
+    assert taken == [(0, 1, 2), (2, 1)]
     assert gen("tune", "transpose", "--gpu", "1,1", "--out", home)[0] == 2
     status, said = gen("tune", "transpose", "--gpu", "0,1", "--verify", "--out", home)
     assert (status, "error: --gpu and --verify do not go together but for one GPU" in said) == (2, True)
