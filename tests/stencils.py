@@ -36,6 +36,7 @@ TAGS = {
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
     "stacked": ("tpb128_u4", "tpb256_u7"),
     "resident": ("tpb128", "tpb256"),
+    "persistent": ("c4_y4_w8_t2", "c4_y2_w12_t4", "c4_y4_w12_t2"),
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
     "queued": ("x32_u16", "x64_u64_wgmem"),
 }

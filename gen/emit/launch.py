@@ -162,8 +162,22 @@ class _Writer:
         if empty:
             yield f"{inner}if ({' && '.join(empty)}) {{"
             call += "  "
-        yield f"{call}{kernel}<<<{grid}, {block}, {shared}, stream>>>("
-        yield from listed(arguments, ");", call + "    ", self._width)
+        if launch.together:
+            yield f"{call}cudaLaunchAttribute together{{}};  // all blocks must run at the same time"
+            yield f"{call}together.id = cudaLaunchAttributeCooperative;"
+            yield f"{call}together.val.cooperative = 1;"
+            yield f"{call}cudaLaunchConfig_t config{{}};"
+            yield f"{call}config.gridDim = {grid};"
+            yield f"{call}config.blockDim = {block};"
+            yield f"{call}config.dynamicSmemBytes = {shared};"
+            yield f"{call}config.stream = stream;"
+            yield f"{call}config.attrs = &together;"
+            yield f"{call}config.numAttrs = 1;"
+            yield f"{call}cudaLaunchKernelEx("
+            yield from listed(["&config", kernel, *arguments], ");", call + "    ", self._width)
+        else:
+            yield f"{call}{kernel}<<<{grid}, {block}, {shared}, stream>>>("
+            yield from listed(arguments, ");", call + "    ", self._width)
         if empty:
             yield f"{inner}}}"
         for one, other in launch.swap:

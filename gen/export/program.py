@@ -672,6 +672,8 @@ class _Maker:
         block = ", ".join(map(str, launch.block))
         shared, times = value(launch.shared_bytes), value(launch.times)
         yield f'plan.launch("{launch.entry}", {grid}, {block}, {shared}, {times});'
+        if launch.together:
+            yield "plan.together();"
         for argument in launch.arguments:
             if isinstance(argument, str):
                 yield f"plan.array({slots[argument]});"

@@ -62,7 +62,7 @@ _DEVICE_MAPPED = 0x02  # CU_MEMHOSTALLOC_DEVICEMAP
 _CUDA = 12000  # the version whose functions are meant; later ones may take other arguments
 _FUNCTIONS = (
     b"cuLaunchKernel", b"cuCtxGetCurrent", b"cuCtxPushCurrent", b"cuCtxPopCurrent", b"cuStreamIsCapturing",
-    b"cuStreamGetId",
+    b"cuStreamGetId", b"cuLaunchCooperativeKernel",
 )  # fmt: skip
 _NO_TIMING = int(bindings.CUevent_flags.CU_EVENT_DISABLE_TIMING)
 
@@ -151,9 +151,9 @@ class CudaDevice:
     def driver_functions(self) -> DriverFunctions:
         """The driver's own."""
         found = [int(call("cuGetProcAddress", name, _CUDA, 0)[0]) for name in _FUNCTIONS]
-        launch, get, push, pop, capturing, identity = found
+        launch, get, push, pop, capturing, identity, together = found
         return DriverFunctions(
-            self._handle, (launch, get, push, pop, capturing, identity), _handle,
+            self._handle, (launch, get, push, pop, capturing, identity, together), _handle,
             lambda name, grid, block, status: refused(name, grid, block, _words(bindings.CUresult(status))),
         )  # fmt: skip
 
@@ -480,7 +480,7 @@ class CudaPrepared:
         table = (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(cell) for cell in cells))
         self._kept += [cells, table]
         function = self._function(step.entry, step.shared_bytes)
-        return (function, *step.grid, *step.block, step.shared_bytes, ctypes.addressof(table))
+        return (step.together, function, *step.grid, *step.block, step.shared_bytes, ctypes.addressof(table))
 
     def launch(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> None:
         """Queues every launch."""
@@ -489,8 +489,11 @@ class CudaPrepared:
         for name, cell in self._values.items():
             ctypes.memmove(cell, numbers[name], len(numbers[name]))
         handle = bindings.CUstream(stream)
-        for *launch, table in self._launches:
-            status, *_ = bindings.cuLaunchKernel(*launch, handle, table, 0)
+        for together, *launch, table in self._launches:
+            if together:
+                status, *_ = bindings.cuLaunchCooperativeKernel(*launch, handle, table)
+            else:
+                status, *_ = bindings.cuLaunchKernel(*launch, handle, table, 0)
             if status != _SUCCESS:
                 raise refused(self._name, launch[1:4], launch[4:7], _words(status))
 

@@ -174,13 +174,13 @@ class DriverFunctions:
     Attributes:
         context: the handle of the device's context.
         addresses: of `cuLaunchKernel`, `cuCtxGetCurrent`, `cuCtxPushCurrent`, `cuCtxPopCurrent`,
-            `cuStreamIsCapturing` and `cuStreamGetId`.
+            `cuStreamIsCapturing`, `cuStreamGetId` and `cuLaunchCooperativeKernel`.
         handle: that of a kernel, by code, entry and bytes of dynamic shared memory.
         refused: the error of a kernel by name, grid, block and the driver's status.
     """
 
     context: int
-    addresses: tuple[int, int, int, int, int, int]
+    addresses: tuple[int, int, int, int, int, int, int]
     handle: Callable[[Code, str, int], int]
     refused: Callable[[str, Sequence[int], Sequence[int], int], RunError]
 

@@ -21,7 +21,7 @@ from gen.errors import CompileError, MissingToolError, RunError
 from gen.families.base import Extents, Variant
 from gen.families.plans import Step
 from gen.gpu.cuda import CudaDevice, make_room, refused
-from gen.gpu.device import LEGACY_STREAM, Event, KernelAttributes
+from gen.gpu.device import LEGACY_STREAM, Code, Event, KernelAttributes
 from gen.paths import how_to_install
 from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
 from gen.toolchain.compiled import Compiled
@@ -64,8 +64,10 @@ class PyCudaTimer:
             self._context.push()
         atexit.register(self._context.pop)
 
-    def load(self, compiled: Compiled, variant: Variant | None = None) -> PyCudaCode:
-        """Loads machine code."""
+    def load(self, compiled: Compiled, variant: Variant | None = None) -> Code:
+        """Loads machine code. PyCUDA has no cooperative launch: the driver itself makes these."""
+        if variant is not None and any(launch.together for launch in variant.plan.launches):
+            return self._device.load(compiled, variant)
         return PyCudaCode(compiled, variant, self._device.limits.shared_bytes_per_block)
 
     def event(self) -> PyCudaEvent:

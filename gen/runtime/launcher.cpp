@@ -38,6 +38,8 @@ struct Driver {
   int (*pop_current)(void** context);
   int (*is_capturing)(void* stream, int* status);
   int (*stream_id)(void* stream, unsigned long long* id);
+  int (*launch_together)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                         unsigned shared_bytes, void* stream, void** arguments);  // a cooperative launch
 };
 
 struct Argument {
@@ -49,6 +51,7 @@ struct Argument {
 struct Launch {
   void* function;
   unsigned grid[3], block[3], shared_bytes;
+  int together;  // whether all blocks must run at the same time
   std::vector<Argument> arguments;
 };
 
@@ -274,9 +277,13 @@ int queue(const Driver& driver, const Entry& entry, const Call& call, const Lane
       }
       arguments[place] = &pointers[place];
     }
-    const int status = driver.launch(
-        launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
-        launch.block[2], launch.shared_bytes, reinterpret_cast<void*>(stream), arguments, nullptr);
+    const unsigned *grid = launch.grid, *block = launch.block;
+    void* const lane_stream = reinterpret_cast<void*>(stream);
+    const int status =
+        launch.together ? driver.launch_together(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
+                                                 block[2], launch.shared_bytes, lane_stream, arguments)
+                        : driver.launch(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                        launch.shared_bytes, lane_stream, arguments, nullptr);
     if (status != 0) return status;
   }
   return 0;
@@ -365,9 +372,9 @@ bool unsigned_of(PyObject* value, uint64_t* result) {
 bool take_launch(PyObject* content, Launch* launch) {
   PyObject* arguments;
   unsigned long long function;
-  if (!PyArg_ParseTuple(content, "K(III)(III)IO!", &function, &launch->grid[0], &launch->grid[1], &launch->grid[2],
-                        &launch->block[0], &launch->block[1], &launch->block[2], &launch->shared_bytes, &PyTuple_Type,
-                        &arguments))
+  if (!PyArg_ParseTuple(content, "K(III)(III)IpO!", &function, &launch->grid[0], &launch->grid[1], &launch->grid[2],
+                        &launch->block[0], &launch->block[1], &launch->block[2], &launch->shared_bytes,
+                        &launch->together, &PyTuple_Type, &arguments))
     return false;
   launch->function = reinterpret_cast<void*>(function);
   if (PyTuple_GET_SIZE(arguments) > kMostArguments) {
@@ -577,13 +584,13 @@ PyObject* launcher_drop(PyObject* object, PyObject* identity) {
 
 // Launcher(functions, context, device, inputs, written, returned, counts, usual)
 PyObject* launcher_new(PyTypeObject* type, PyObject* arguments, PyObject* /*names*/) {
-  unsigned long long functions[6], context;
+  unsigned long long functions[7], context;
   int device;
   PyObject *written, *returned, *counts, *usual;
   Py_ssize_t inputs;
-  if (!PyArg_ParseTuple(arguments, "(KKKKKK)KinO!O!O!O!", &functions[0], &functions[1], &functions[2], &functions[3],
-                        &functions[4], &functions[5], &context, &device, &inputs, &PyTuple_Type, &written, &PyTuple_Type,
-                        &returned, &PyTuple_Type, &counts, &PyTuple_Type, &usual))
+  if (!PyArg_ParseTuple(arguments, "(KKKKKKK)KinO!O!O!O!", &functions[0], &functions[1], &functions[2], &functions[3],
+                        &functions[4], &functions[5], &functions[6], &context, &device, &inputs, &PyTuple_Type, &written,
+                        &PyTuple_Type, &returned, &PyTuple_Type, &counts, &PyTuple_Type, &usual))
     return nullptr;
   if (PyTuple_GET_SIZE(written) > kMostArrays || PyTuple_GET_SIZE(usual) > kMostCounts ||
       PyTuple_GET_SIZE(usual) != PyTuple_GET_SIZE(counts)) {

@@ -20,6 +20,8 @@ constexpr uint64_t kAlignment = 16;  // bytes: what kernels are chosen for; XLA'
 
 using LaunchFunction = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
                                void**);
+using TogetherFunction = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                                 void**);
 using MemsetFunction = int (*)(uint64_t, unsigned char, size_t, void*);
 
 struct Argument {
@@ -30,12 +32,14 @@ struct Argument {
 struct Launch {
   void* function;
   unsigned grid[3], block[3], shared_bytes;
+  bool together;  // whether all blocks must run at the same time
   std::vector<Argument> arguments;
 };
 
 // Arrays are a call's inputs, its outputs and its scratch memory, in this order.
 struct Plan {
   LaunchFunction launch;
+  TogetherFunction launch_together;
   MemsetFunction memset;
   std::vector<std::pair<uint64_t, uint64_t>> zeroed;  // place and bytes of scratch memory that must be 0
   std::vector<Launch> launches;
@@ -78,9 +82,12 @@ ffi::Error run(void* stream, int64_t number, ffi::RemainingArgs inputs, ffi::Rem
     for (const Argument& argument : launch.arguments)
       arguments.push_back(argument.source == Argument::kArray ? static_cast<void*>(&addresses.at(argument.content[0]))
                                                               : const_cast<uint64_t*>(argument.content));
-    const int status =
-        plan->launch(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
-                     launch.block[2], launch.shared_bytes, stream, arguments.data(), nullptr);
+    const unsigned *grid = launch.grid, *block = launch.block;
+    const int status = launch.together
+                           ? plan->launch_together(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
+                                                   block[2], launch.shared_bytes, stream, arguments.data())
+                           : plan->launch(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                          launch.shared_bytes, stream, arguments.data(), nullptr);
     if (status != 0) return refused("launch", status);
   }
   return ffi::Error::Success();
@@ -92,12 +99,13 @@ ffi::Error run_on_host(int64_t number, ffi::RemainingArgs inputs, ffi::Remaining
 
 }  // namespace
 
-// Keeps a plan: the addresses of cuLaunchKernel and cuMemsetD8Async; how much scratch memory must be 0, each with its
-// place and bytes; how many launches there are, each with its function, grid, block, bytes of shared memory and number
-// of arguments, and of each argument its source and two words.
+// Keeps a plan: the addresses of cuLaunchKernel, cuLaunchCooperativeKernel and cuMemsetD8Async; how much scratch memory
+// must be 0, each with its place and bytes; how many launches there are, each with its function, grid, block, bytes of
+// shared memory, whether it is cooperative, and its number of arguments, and of each argument its source and two words.
 extern "C" void gen_keep(int64_t number, const uint64_t* next) {
   auto plan = std::make_shared<Plan>();
   plan->launch = reinterpret_cast<LaunchFunction>(*next++);
+  plan->launch_together = reinterpret_cast<TogetherFunction>(*next++);
   plan->memset = reinterpret_cast<MemsetFunction>(*next++);
   for (uint64_t count = *next++; count > 0; --count, next += 2) plan->zeroed.emplace_back(next[0], next[1]);
   for (uint64_t count = *next++; count > 0; --count) {
@@ -106,6 +114,7 @@ extern "C" void gen_keep(int64_t number, const uint64_t* next) {
     for (unsigned& extent : launch.grid) extent = static_cast<unsigned>(*next++);
     for (unsigned& extent : launch.block) extent = static_cast<unsigned>(*next++);
     launch.shared_bytes = static_cast<unsigned>(*next++);
+    launch.together = *next++ != 0;
     for (uint64_t arguments = *next++; arguments > 0; --arguments, next += 3)
       launch.arguments.push_back({static_cast<Argument::Source>(next[0]), {next[1], next[2]}});
     plan->launches.push_back(launch);

@@ -114,6 +114,7 @@ struct Plan {
     unsigned block[3];
     Int shared_bytes, times;
     int first_argument, arguments, first_swap, swaps;
+    bool together;  // all blocks must run at the same time: a cooperative launch
   };
   int steps = 0, arguments = 0, swaps = 0, buffers = 0;
   Step step[kMostSteps];
@@ -127,8 +128,9 @@ struct Plan {
     zeroed[buffers++] = zero;
   }
   void launch(const char* entry, Int gx, Int gy, Int gz, unsigned bx, unsigned by, unsigned bz, Int shared, Int times) {
-    step[steps++] = {entry, {gx, gy, gz}, {bx, by, bz}, shared, times, arguments, 0, swaps, 0};
+    step[steps++] = {entry, {gx, gy, gz}, {bx, by, bz}, shared, times, arguments, 0, swaps, 0, false};
   }
+  void together() { step[steps - 1].together = true; }
   void array(int slot) {
     argument[arguments++].slot = slot;
     ++step[steps - 1].arguments;
@@ -475,6 +477,8 @@ struct Driver {
   int (*cuFuncSetAttribute)(void*, int, int);
   int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
                         void**);
+  int (*cuLaunchCooperativeKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                                   void**);
   int (*cuMemAlloc_v2)(uint64_t*, size_t);
   int (*cuMemFree_v2)(uint64_t);
   int (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, void*);
@@ -509,6 +513,7 @@ Driver load_driver() {
   GEN_FIND(cuModuleGetFunction);
   GEN_FIND(cuFuncSetAttribute);
   GEN_FIND(cuLaunchKernel);
+  GEN_FIND(cuLaunchCooperativeKernel);
   GEN_FIND(cuMemAlloc_v2);
   GEN_FIND(cuMemFree_v2);
   GEN_FIND(cuMemsetD8Async);
@@ -742,7 +747,11 @@ int queue(Context& context, const Spec& spec, const Code& code, Plan& plan, uint
         Plan::Argument& argument = plan.argument[a];
         pointers[a] = argument.slot < 0 ? static_cast<void*>(argument.bytes) : static_cast<void*>(&slots[argument.slot]);
       }
-      if (launches)
+      if (launches && step.together)
+        GEN_CALL(cuLaunchCooperativeKernel, function, static_cast<unsigned>(step.grid[0]),
+                 static_cast<unsigned>(step.grid[1]), static_cast<unsigned>(step.grid[2]), step.block[0], step.block[1],
+                 step.block[2], static_cast<unsigned>(step.shared_bytes), stream, pointers + step.first_argument);
+      else if (launches)
         GEN_CALL(cuLaunchKernel, function, static_cast<unsigned>(step.grid[0]), static_cast<unsigned>(step.grid[1]),
                  static_cast<unsigned>(step.grid[2]), step.block[0], step.block[1], step.block[2],
                  static_cast<unsigned>(step.shared_bytes), stream, pointers + step.first_argument, nullptr);

@@ -197,6 +197,10 @@ int cuLaunchKernel(void* handle, unsigned, unsigned, unsigned, unsigned threads,
     for (unsigned i = 0; i < threads; ++i) to[i] += what;
   });
 }
+int cuLaunchCooperativeKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned deep, unsigned high,
+                              unsigned shared_bytes, void* stream, void** arguments) {
+  return cuLaunchKernel(handle, x, y, z, threads, deep, high, shared_bytes, stream, arguments, nullptr);
+}
 int cuStreamCreate(void** stream, unsigned) { *stream = new Stream{nullptr, ++next_id}; return here(); }
 int cuCtxGetStreamPriorityRange(int* least, int* greatest) { *least = 0; *greatest = -5; return here(); }
 int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {

@@ -69,7 +69,7 @@ def test_a_program_launches_what_a_call_would() -> None:
     planned = kernel.planned((size,), np.dtype(np.float32), {})
     (step,) = planned.steps
     assert len(planned.scratch) > 0
-    functions = DriverFunctions(0, (driver.places[0], 0, 0, 0, 0, 0), lambda *_: 77, SimpleNamespace)  # type: ignore[arg-type]
+    functions = DriverFunctions(0, (driver.places[0], 0, 0, 0, 0, 0, 0), lambda *_: 77, SimpleNamespace)  # type: ignore[arg-type]
     library = xla.library(jax.ffi.include_dir())
     jax.ffi.register_ffi_target(xla.HOST_TARGET, jax.ffi.pycapsule(library.gen_launch_on_host), platform="cpu")
     words = xla._words(planned, functions, driver.places[1])

@@ -26,12 +26,14 @@ extern "C" __global__ void NAME(float* out) {
 
 def launch(
     cache: Path, grid: tuple[int, int, int] = (1, 1, 1), block: tuple[int, int, int] = (1, 1, 1), *,
-    shared_bytes: int = 0, arch: str = "sm_90", registers: int | None = None,
+    shared_bytes: int = 0, arch: str = "sm_90", registers: int | None = None, together: bool = False,
 ) -> None:  # fmt: skip
     """Launches a kernel that stores one number; raises RunError if that is refused."""
     x, y, z = map(constant, grid)
     made = fake_variant(
-        "limits", (OUT,), Plan((Launch((x, y, z), block, ("out",), shared_bytes=constant(shared_bytes)),))
+        "limits",
+        (OUT,),
+        Plan((Launch((x, y, z), block, ("out",), shared_bytes=constant(shared_bytes), together=together),)),
     )
     known: Mapping[str, int] | None = None if registers is None else {made.name: registers}
     runner = HostRunner(
@@ -41,6 +43,14 @@ def launch(
     out = np.zeros(1, np.float32)
     kernel.run({"n": 1}, {"out": out})
     assert out[0] == 1.0
+
+
+def test_blocks_that_run_at_the_same_time(cache: Path) -> None:
+    most = Limits.of("sm_90").multiprocessors * 2  # of 1024 threads
+    launch(cache, (most, 1, 1), (1024, 1, 1), together=True)
+    launch(cache, (most + 1, 1, 1), (1024, 1, 1))
+    with pytest.raises(RunError, match=f"at most {most} blocks, which run at the same time"):
+        launch(cache, (most + 1, 1, 1), (1024, 1, 1), together=True)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ class RecordingDevice(FakeDevice):
     Attributes:
         raw: every launch, of the launcher and of Python.
         native: how many of them were the launcher's.
+        together: how many of these were cooperative.
         refusing: the status of the launcher's next launches.
         current: the context that is current.
         during: called while the launcher launches.
@@ -97,7 +98,7 @@ class RecordingDevice(FakeDevice):
     def __init__(self, *, functions: bool = True) -> None:
         super().__init__()
         self.raw: list[Raw] = []
-        self.native = 0
+        self.native = self.together = 0
         self.refusing = 0
         self.current: list[int] = [CONTEXT]
         self.during: Callable[[], None] = lambda: None
@@ -117,14 +118,25 @@ class RecordingDevice(FakeDevice):
             ctypes.CFUNCTYPE(ctypes.c_int, _POINTER),
             ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.POINTER(ctypes.c_int)),
             ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.POINTER(ctypes.c_uint64)),
+            ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[unsigned] * 7, pointer, _POINTER),
         )  # fmt: skip
-        bodies = (self._launch, self._get, self._push, self._pop, self._is_capturing, self._stream_id)
+        bodies = (
+            self._launch, self._get, self._push, self._pop, self._is_capturing, self._stream_id, self._launch_together,
+        )  # fmt: skip
         self._kept = [kind(body) for kind, body in zip(kinds, bodies, strict=True)]
-        launch, get, push, pop, capturing, identity = (int(ctypes.cast(one, pointer).value or 0) for one in self._kept)
-        addresses = (launch, get, push, pop, capturing, identity)
-        return DriverFunctions(
-            CONTEXT, addresses, _handle, lambda name, grid, block, what: refused(name, grid, block, f"status {what}")
+        launch, get, push, pop, capturing, identity, together = (
+            int(ctypes.cast(one, pointer).value or 0) for one in self._kept
         )
+        return DriverFunctions(
+            CONTEXT,
+            (launch, get, push, pop, capturing, identity, together),
+            _handle,
+            lambda name, grid, block, what: refused(name, grid, block, f"status {what}"),
+        )
+
+    def _launch_together(self, *what: Any) -> int:
+        self.together += 1
+        return self._launch(*what, None)
 
     def _launch(self, function: int, *what: Any) -> int:
         *shape, shared, stream, arguments, _ = what
@@ -384,8 +396,8 @@ def test_a_launch_has_every_axis_of_its_grid_and_block(cache: Path, device: Reco
     assert one.learn(library.array, source)
     device.handles, device.sizes = [("name", "_entry")], {("name", "_entry"): (-1, 4, -1)}
     array = library.array(aligned((3,)))
-    launch = (1, (2, 3, 4), (5, 6, 7), 8, (0, b"1234", -1))
-    assert one.remember("name", (array,), (), (), ((0, 12),), (launch, launch), ((0, 16),), (None,))
+    launches = tuple((1, (2, 3, 4), (5, 6, 7), 8, together, (0, b"1234", -1)) for together in (False, True))
+    assert one.remember("name", (array,), (), (), ((0, 12),), launches, ((0, 16),), (None,))
     assert one.call(array, stream=3) is None  # no memory yet
     one.hold(3)
     assert one.call(array, stream=3) is None
@@ -402,6 +414,7 @@ def test_a_launch_has_every_axis_of_its_grid_and_block(cache: Path, device: Reco
         3,
     )
     assert device.raw == [expected, expected]
+    assert device.together == 1  # the second is cooperative
     assert one.call(array, stream=3) is None
 
 
@@ -513,7 +526,7 @@ def test_threads_share_a_kernel(device: RecordingDevice, library: Any) -> None:
 
 def test_calls_of_many_launches_are_pythons(device: RecordingDevice, library: Any) -> None:
     kernel = gen.load(gen.stencil(gen.star(2, 1)), device=device)
-    image, out = library.array(aligned((400, 500))), library.array(aligned((400, 500)))
+    image, out = library.array(aligned((400, 501))), library.array(aligned((400, 501)))
     for _ in range(3):
         kernel(image, out=out, steps=100)
         kernel(image, out=out, steps=1)

@@ -13,11 +13,14 @@ import pytest
 from scipy import ndimage
 
 import gen
+from gen.arch import Limits
 from gen.dtypes import F16, F64
 from gen.errors import ArgumentError, GenError, ShapeError, SpecError
 from gen.families.base import Layout
+from gen.families.plans import steps
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
+from gen.families.stencil.shapes import extents_of
 from gen.proof.host import HostRunner
 from tests.fake_device import FakeDevice
 
@@ -213,3 +216,30 @@ def test_what_is_no_stencil_is_refused_in_words(make: Callable[[], StencilSpec],
         make()
     assert isinstance(caught.value, GenError)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ((2048, 2048), None),
+        ((2200, 2048), "its 135 tiles must be on multiprocessors at the same time, and the device has 132"),
+        ((2048, 2050), "2050 columns are no multiple of the 8 that a lane has"),
+        ((159, 2048), "159 x 2048 cells are less than a tile of 160 x 256"),
+        ((160, 248), "160 x 248 cells are less than a tile of 160 x 256"),
+    ],
+)
+def test_what_does_not_stay_on_the_multiprocessors_is_refused(shape: tuple[int, int], reason: str | None) -> None:
+    family = Stencil()
+    spec, persistent = gen.stencil(gen.star(2, 1)), family.algorithms["persistent"]
+    extents = extents_of(spec, shape, steps=100)
+    config = persistent.config.from_tag("c8_y20_w8_t6", "persistent")
+    assert persistent.unsupported_extents(spec, config, extents, Limits.of("sm_90")) == reason
+
+
+def test_many_steps_of_what_stays_on_the_multiprocessors_are_one_launch() -> None:
+    spec, persistent = gen.stencil(gen.star(2, 1)), Stencil().algorithms["persistent"]
+    plan = persistent.plan(spec, persistent.config.from_tag("c8_y20_w8_t6", "persistent"))
+    sizes = {**extents_of(spec, (2048, 2048), steps=1000), **Limits.of("sm_90").sizes()}
+    (step,) = steps(plan, sizes)
+    assert step.together
+    assert step.grid == (126, 1, 1)

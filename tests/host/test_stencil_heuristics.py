@@ -42,7 +42,7 @@ def test_every_star_and_box_has_fused_steps_among_the_first(boundary: Boundary, 
         spec = gen.stencil(FORMS[form](2, radius), boundary=boundary, dtype=dtype)
         many = tags(spec, MANY_STEPS)
         assert many[0].startswith("temporal"), (form, radius)
-        assert len(many) == len(set(many)) <= 36
+        assert len(many) == len(set(many)) <= FAMILY.most_candidates
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -172,7 +172,7 @@ def test_what_an_untuned_device_gets_has_registers_to_spare(boundary: Boundary, 
         (gen.stencil(gen.star(2, 1)), (8192, 8192), 1, "stream"),
         (gen.stencil(gen.box(2, 1)), (2_236_304, 128), 1, "stream"),
         (gen.stencil(gen.box(2, 1)), (13, 11136), 190, "temporal"),
-        (gen.stencil(gen.star(2, 1)), (2048, 2048), 1000, "temporal"),
+        (gen.stencil(gen.star(2, 1)), (2048, 2048), 1000, "persistent"),
         (gen.stencil(gen.star(2, 5)), (16384, 2328), 12, "temporal"),
         # batches of images; the first and the last two were not measured
         (gen.stencil(gen.star(2, 1)[None]), (64, 1024, 1024), 1, "stream"),

@@ -50,7 +50,7 @@ VARIANTS = in_turns(
     SPECS,
     ("temporal",),
     ("pipelined",),
-    ("stream", "queued", "shifted", "stream", "tiled", "stacked", "stream", "naive"),
+    ("stream", "persistent", "queued", "shifted", "persistent", "tiled", "stacked", "stream", "naive"),
 )
 LINES = in_turns(LINE_SPECS, ("overlapped",), ("stream", "naive", "shifted", "resident", "tiled"))
 SPACE = (

@@ -18,7 +18,7 @@ REFUSED = "static_assert"
 OUTSIDE_READ, OUTSIDE_WRITE = "out-of-bounds read", "out-of-bounds write"
 UNINITIALISED, RACE, BARRIER, ABSENT, INDEX = "uninitialised read", "race", "barrier", "absent lane", "index"
 OVERFLOW, MISALIGNED = "signed overflow", "misaligned"
-IN_FLIGHT, OPERAND = "copy in flight", "operand"
+IN_FLIGHT, OPERAND, HANG = "copy in flight", "operand", "hang"
 CLUSTER_BARRIER, LIFETIME = "cluster barrier", "lifetime"
 
 

@@ -7,6 +7,7 @@ from gen.families.names import find_family
 from gen.proof.failures import UNTOUCHED, WRONG
 from tests.mutants.change import (
     BARRIER,
+    HANG,
     IN_FLIGHT,
     MISALIGNED,
     OUTSIDE_READ,
@@ -23,6 +24,7 @@ STACKED = "stencil/stacked.cu.jinja"
 STREAM = "stencil/stream.cu.jinja"
 SHIFTED = "stencil/shifted.cu.jinja"
 RESIDENT = "stencil/resident.cu.jinja"
+PERSISTENT = "stencil/persistent.cu.jinja"
 OUTSIDE = "stencil/_outside.cu.jinja"
 IMAGES = "stencil/_images.cu.jinja"
 CELLS, VECTORS = "stencil/_cells.cu.jinja", "stencil/_vectors.cu.jinja"
@@ -51,6 +53,10 @@ ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 ON_PIPELINED = ON_STENCIL.replace("naive_x32_y8_u2", "pipelined_v2_w2_l2_u2_a2_n3_r2")
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_tpb128")
+ON_PERSISTENT = ON_STENCIL.replace("naive_x32_y8_u2", "persistent_c4_y2_w12_t4")
+ON_TORUS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['persistent'].label}__persistent_c4_y2_w12_t4"
+ON_PERSISTENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "persistent_c4_y4_w8_t2")
+ON_PERSISTENT_LAYER = ON_LAYER.replace("tiled_x32_y4_u4", "persistent_c4_y4_w8_t4")
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
 ON_WIDE_OVERLAPPED = ON_OVERLAPPED.replace("v2_w2", "v8_w8")
 ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
@@ -332,6 +338,72 @@ MUTANTS = (
         "static_cast<long long>(blockIdx.x) * kWarps + warp", "warp", (RACE, WRONG),
     ),
     Mutant("resident: every step reads the first", ON_RESIDENT, RESIDENT, "now = next;", "", (WRONG, RACE)),
+    # persistent: within a block
+    Mutant("persistent: no barrier in a step", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="step"),
+    Mutant("persistent: edges take no turns", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="edges in turns"),
+    Mutant(
+        "persistent: products and sums rounded apart", ON_TORUS, PERSISTENT,
+        "(kWeights[y][x], line[kSide - kLeft + x + i], sum)",
+        "(1.0f, kWeights[y][x] * line[kSide - kLeft + x + i], sum)", WRONG, at="terms",
+    ),
+    Mutant("persistent: rows are handed up", ON_PERSISTENT, PERSISTENT, '"warp + 1"', '"warp"', WRONG),
+    Mutant(
+        "persistent: the last warp finds nothing below", ON_PERSISTENT, PERSISTENT, '"kWarps"', '"0"',
+        (RACE, UNINITIALISED),
+    ),
+    # persistent: boundaries
+    Mutant(
+        "persistent: the left end is none", ON_PERSISTENT, PERSISTENT, "tile.at_left", "false", WRONG,
+        at="beyond the left end",
+    ),
+    Mutant(
+        "persistent: the right end is none", ON_PERSISTENT, PERSISTENT, "tile.at_right", "false", WRONG,
+        at="beyond the right end",
+    ),
+    Mutant(
+        "persistent: the rim takes steps", ON_PERSISTENT_LAYER, PERSISTENT, "if (!rim) cells", "cells", WRONG, at="rim",
+    ),
+    Mutant(
+        "persistent: the end cell is mirrored too", ON_PERSISTENT_TRANSPORT, PERSISTENT,
+        '"mirror": j', '"mirror": j ~ " - 1"', WRONG,
+    ),
+    Mutant(
+        "persistent: a torus has no rows before the first", ON_TORUS, PERSISTENT,
+        "", "", (OUTSIDE_READ, WRONG), at="rows before the first",
+    ),
+    # persistent: between blocks
+    Mutant("persistent: told before all is written", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="published"),
+    Mutant("persistent: no fence before telling", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="before telling"),
+    Mutant("persistent: no neighbour is awaited", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="wait"),
+    Mutant("persistent: no fence after waiting", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="after waiting"),
+    Mutant("persistent: only some threads wait", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="told"),
+    Mutant("persistent: flags stay", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="reset"),
+    Mutant(
+        "persistent: flags are reset too early", ON_PERSISTENT, PERSISTENT, "if (left_over <= kSteps) ", "", HANG,
+        at="reset",
+    ),
+    Mutant(
+        "persistent: a corner is not awaited", ON_PERSISTENT, PERSISTENT, "t < 9", "t < 8", (RACE, UNINITIALISED),
+    ),
+    Mutant("persistent: sides take no turns", ON_PERSISTENT, PERSISTENT, "sides + trade % 2", "sides + 0", RACE),
+    Mutant("persistent: ends take no turns", ON_PERSISTENT, PERSISTENT, "ends + trade % 2", "ends + 0", RACE),
+    Mutant(
+        "persistent: the last row above is not read", ON_TORUS, PERSISTENT,
+        "from_above + y < kHaloRows", "from_above + y < kHaloRows - 1", WRONG,
+    ),
+    Mutant(
+        "persistent: the last row below is not read", ON_TORUS, PERSISTENT,
+        "from_below + y < kHaloRows", "from_below + y < kHaloRows - 1", WRONG,
+    ),
+    Mutant(
+        "persistent: the last lane at the left is not read", ON_TORUS, PERSISTENT,
+        "from_left < kHaloCols", "from_left < kHaloCols - kCells", WRONG,
+    ),
+    Mutant(
+        "persistent: the wrong side is read", ON_TORUS, PERSISTENT,
+        "sides_now + 2 * after_col * side", "sides_now + (2 * after_col + 1) * side", WRONG,
+    ),
+    Mutant("persistent: halos are written too", ON_PERSISTENT, PERSISTENT, "", "", (RACE, WRONG), at="own columns"),
     Mutant("march: vectors are written where lanes begin", ON_MARCH, MARCH, '"to + by"', '"to"', MISALIGNED),
     Mutant(
         "march: the lane before is taken to write all first cells", ON_MARCH, MARCH,

@@ -17,6 +17,7 @@ from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
 from gen.families.stencil.algorithms.march import March
 from gen.families.stencil.algorithms.overlapped import Overlapped
+from gen.families.stencil.algorithms.persistent import Persistent
 from gen.families.stencil.algorithms.pipelined import Pipelined
 from gen.families.stencil.algorithms.resident import Resident
 from gen.families.stencil.algorithms.shifted import Shifted
@@ -41,6 +42,7 @@ _ALGORITHMS = (
     Pipelined(),
     Overlapped(),
     Resident(),
+    Persistent(),
     March(),
 )
 # What the literature's kernels compute, of order 8: the slope, and the sum of the curvatures along both axes.
@@ -91,6 +93,8 @@ _LAYER = StencilSpec(
 )
 # Photographs of a batch, each blurred by itself.
 _PHOTOGRAPHS = StencilSpec("blur", (0.0625, 0.125, 0.0625, 0.125, 0.25, 0.125, 0.0625, 0.125, 0.0625), (1, 3, 3))
+# What spreads on a torus, faster along its rows and with the wind.
+_TORUS = StencilSpec("torus", (0.05, 0.1, 0.03, 0.2, 0.3, 0.12, 0.04, 0.1, 0.06), boundary="wrap")
 # Further in one direction, by weights along the axes alone, which every algorithm takes; by the number of axes.
 _ASYMMETRIC = {
     1: ((0.3, 0.4, 0.2, 0.1), (4,)),
@@ -133,6 +137,7 @@ class Stencil(DenseFamily[StencilSpec]):
             "march": _CHANNEL,
             "overlapped": StencilSpec("derivative", _SLOPE, (9,)),
             "resident": _PHOTOGRAPHS,
+            "persistent": _TORUS,
             "shifted": _SHARPER,
             "stream": _PHOTOGRAPHS,
             "temporal": _TRANSPORT,

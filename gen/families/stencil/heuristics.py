@@ -8,7 +8,7 @@ of the device from its limits; which share of them is reached was set with what 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import product
+from itertools import islice, product
 
 from gen.arch import SHUFFLES_PER_CLOCK, Limits
 from gen.families.config import Config
@@ -16,6 +16,7 @@ from gen.families.names import is_searched
 from gen.families.stencil.algorithms.common import cells_of_vector, image_of, mirrored_reach_of, reach_of
 from gen.families.stencil.algorithms.march import March, MarchConfig
 from gen.families.stencil.algorithms.overlapped import Overlapped, OverlappedConfig
+from gen.families.stencil.algorithms.persistent import Halo, Persistent, PersistentConfig
 from gen.families.stencil.algorithms.pipelined import Pipelined, PipelinedConfig
 from gen.families.stencil.algorithms.resident import ResidentConfig
 from gen.families.stencil.algorithms.shifted import ShiftedConfig
@@ -55,6 +56,9 @@ _PIPELINES = (
     PipelinedConfig(vectors=2, levels=2, rows=4, turns_ahead=2, waves=6),
 )
 _STACKS = (7, 4, 2)  # cells
+# Tiles: cells, rows, warps; and how many rows of halo they may have. The first are what 2048 x 2048 cells need.
+_TILES = ((8, 20, 8, 6), (8, 14, 8, 8), (8, 8, 8, 8), (4, 8, 8, 8), (4, 4, 8, 6))
+_TILE_STEPS = (8, 6, 4, 3, 2)
 _RESIDENT = tuple(("resident", ResidentConfig(threads_per_block=threads)) for threads in (1024, 256))
 
 
@@ -75,7 +79,8 @@ def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
         return (*fused_marches, *_single_marches(spec), *_RESIDENT, *_naive(spec), *_stacked(spec))
     fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
     half = MAX_FUSED_VARIANTS // 2
-    return (*fused[:half], *_streams(spec)[:2], *fused[half:], *_shifted(), *_RESIDENT, *_naive(spec), *_stacked(spec))
+    kept = (*_persistent(spec), *_RESIDENT)
+    return (*fused[:half], *_streams(spec)[:2], *fused[half:], *_shifted(), *kept, *_naive(spec), *_stacked(spec))
 
 
 def step_seconds(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
@@ -214,6 +219,17 @@ def _naive(spec: StencilSpec) -> tuple[Choice, ...]:
         for x, y, rows, bits in shapes
         if rows == 1 or rows * len(spec.taps) <= MAX_TERMS_OF_THREAD
     )
+
+
+def _persistent(spec: StencilSpec) -> tuple[Choice, ...]:
+    """Of every tile the most steps that leave enough of it."""
+    persistent = Persistent()
+    found: list[Choice] = []
+    for cells, rows, warps, halo in _TILES if len(spec.axes) == 2 else ():
+        made = (PersistentConfig(cells=cells, rows=rows, warps=warps, steps=steps) for steps in _TILE_STEPS)
+        fitting = (one for one in made if Halo.of(spec, one).rows <= halo and is_searched(persistent, spec, one))
+        found += [("persistent", one) for one in islice(fitting, 1)]
+    return tuple(found)
 
 
 def _stacked(spec: StencilSpec) -> tuple[Choice, ...]:
