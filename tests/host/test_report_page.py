@@ -235,7 +235,7 @@ READER = """
 addEventListener("load", () => {
   const table = document.getElementById("winners-table"), rows = () => [...table.tBodies[0].rows];
   [...table.querySelectorAll("th button")].find(button => button.textContent === "us").click();
-  const times = rows().map(row => Number(row.children[4].textContent)).filter(time => time > 0);
+  const times = rows().map(row => Number(row.children[3].textContent)).filter(time => time > 0);
   const link = table.querySelector("a");
   location.hash = link.hash;
   const filter = document.querySelector("input[data-filter]");
@@ -246,7 +246,7 @@ addEventListener("load", () => {
   setTimeout(() => {
     document.title = JSON.stringify({
       times, shown: rows().filter(row => !row.hidden).map(row => row.textContent),
-      ratios: [...others.tBodies[0].rows].map(row => parseFloat(row.children[7].textContent)),
+      ratios: [...others.tBodies[0].rows].map(row => parseFloat(row.children[5].textContent)),
       opened: document.querySelector(link.hash).open,
       plots: document.querySelectorAll(".plotly-graph-div").length,
       points: document.querySelectorAll(".plotly-graph-div .point").length,
