@@ -156,15 +156,20 @@ def _options(
         typer.echo(ctx.get_help())
 
 
-def _add(*commands: Callable[..., None]) -> None:
-    """Adds commands. The end of a docstring, its examples, stands behind the options."""
+def _add(panel: str, *commands: Callable[..., None]) -> None:
+    """Adds commands under a heading. The end of a docstring, its examples, stands behind the options."""
     for command in commands:
         text, _, examples = (getdoc(command) or "").rpartition("\n\nExamples: ")
         name = "list" if command is list_families else command.__name__
-        app.command(name, help=text, epilog=f"Examples: {examples}".replace("\n", " "))(command)
+        epilog = f"Examples: {examples}".replace("\n", " ")
+        app.command(name, help=text, epilog=epilog, rich_help_panel=panel)(command)
 
 
-_add(list_families, render, generate, prove, resources, explain, ladder, tune, merge, lock, calibrate, show)
-spec.add_to(app)
-new.add_to(app)
-_add(trials, report, compare, export, doctor)
+_YOURS = "Programs and kernels of your own"
+_add("Look at kernels, and prove them", list_families, render, prove, explain, resources, ladder, generate)
+_add("Find the fastest on a GPU", tune, compare, calibrate)
+_add("See and keep what was found", show, trials, report, merge, lock)
+_add(_YOURS, export)
+spec.add_to(app, _YOURS)
+new.add_to(app, _YOURS)
+_add("This machine", doctor)

@@ -30,13 +30,18 @@ Folder = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the commands."""
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Adds the commands under a heading."""
     new = typer.Typer(no_args_is_help=True)
     new.callback(help="Write the files of an algorithm or a family of your own, which prove as they are.")(_new)
     new.command("algorithm", epilog="Examples: `gen new algorithm transpose mine`, then what it prints.")(algorithm)
     new.command("family", epilog="Examples: `gen new family mine`, `gen new family mine -o kernels`.")(family)
-    app.add_typer(new, name="new", epilog="Examples: `gen new algorithm reduction mine`, `gen new family mine`.")
+    app.add_typer(
+        new,
+        name="new",
+        rich_help_panel=panel,
+        epilog="Examples: `gen new algorithm reduction mine`, `gen new family mine`.",
+    )
 
 
 def _new() -> None:

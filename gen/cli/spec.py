@@ -14,8 +14,8 @@ _STENCIL = "`gen spec stencil --weights '[[0,1,0],[1,-4,1],[0,1,0]]' --boundary 
 _AXES = "for all axes, or repeated for each"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Adds the command under a heading."""
     specs = typer.Typer(no_args_is_help=True)
     specs.callback(
         help="Make a spec whose content no name can hold, and write it down, so that every command knows it."
@@ -23,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
     specs.command(
         "stencil", epilog=f"Examples: {_STENCIL}, `gen spec stencil --weights '[1,2,1]' --boundary constant:frozen`."
     )(stencil)
-    app.add_typer(specs, name="spec", epilog=f"Examples: {_STENCIL}.")
+    app.add_typer(specs, name="spec", rich_help_panel=panel, epilog=f"Examples: {_STENCIL}.")
 
 
 def _specs() -> None:

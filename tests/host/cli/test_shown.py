@@ -211,3 +211,18 @@ def test_bars_say_what_how_far_and_how_long_yet(
     with output.bars() as update:
         update("kernels", 0, 4)
     assert capsys.readouterr() == ("", ""), "a pipe gets no bars"
+
+
+def test_commands_stand_below_what_they_are_for() -> None:
+    shown = run("--help").out
+    headings = (
+        "Look at kernels",
+        "Find the fastest",
+        "See and keep",
+        "Programs and kernels of your own",
+        "This machine",
+    )
+    parts = re.split("|".join(headings), shown)
+    for part, first in zip(parts[1:], ("list", "tune", "show", "export", "doctor"), strict=True):
+        assert re.search(r"^\W*(\w+)", part.partition("\n")[2], re.MULTILINE)[1] == first  # type: ignore[index]
+    assert "─ Commands ─" not in shown, "a command stands below no heading"
