@@ -97,7 +97,7 @@ def splits(shape: tuple[int, ...], ranks: int, seed: int) -> list[tuple[int, ...
     return [cut(shape[0], ranks, seed), *((extent,) for extent in shape[1:])]
 
 
-@pytest.mark.parametrize("seed", range(32))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_permutations_are_numpys(seed: int) -> None:
     assert permuted(seed, peer_access=seed % 3 > 0)
 
@@ -170,7 +170,7 @@ def test_the_mutants_begin_with_what_is_right() -> None:
 def test_every_mutant_is_caught(name: str) -> None:
     module = "sharded_transpose" if name in MUTANTS else "sharded"
     load = changed(f"runtime.{module}", *{**MUTANTS, **OF_BLOCKS}[name])
-    for peer_access in (True, False):
+    for peer_access in (False, True):
         for order in range(3):
             with suppress(RunError, ValueError):  # the latter where blocks have other numbers of rows
                 seeds = 10 + 8 * order, 13 + 8 * order  # of three and of six ranks
