@@ -14,7 +14,7 @@
 //           out_pitch, tiles_across), min(steps, 1) * (1 - (steps % 2)) times; then in and spare
 //           change places
 // Launch:   <<<tiles_down * tiles_across, dim3(64, 2, 1)>>>(in, out, rows, cols, out_pitch,
-//           out_pitch, tiles_across), max(steps, 1) - 1 times; then in and out change places
+//           out_pitch, tiles_across), steps - min(steps, 1) times; then in and out change places
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
 // Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(steps, 1), 2) - 1) bytes
@@ -172,7 +172,7 @@ inline cudaError_t launch(
     }
     std::swap(now_in, now_spare);
   }
-  for (long long time = 0; time < max(steps, 1LL) - 1; ++time) {
+  for (long long time = 0; time < steps - min(steps, 1LL); ++time) {
     if (blocks > 0) {
       stencil_heat_de794a2b_f32__naive_x64_y2_u2<<<blocks, dim3(64, 2), 0, stream>>>(
           now_in, now_out, rows, cols, out_pitch, out_pitch, tiles_across);

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
+from itertools import pairwise
 from math import factorial
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ from scipy import ndimage
 
 import gen
 from gen.arch import Limits
-from gen.dtypes import F16, F64
+from gen.dtypes import F16, F64, I64
 from gen.errors import ArgumentError, GenError, ShapeError, SpecError
-from gen.families.base import Layout
-from gen.families.plans import steps
+from gen.families.base import Launch, Layout
+from gen.families.expr import ONE, Expr, constant
+from gen.families.plans import steps as plan_steps
 from gen.families.stencil import Stencil, StencilSpec
+from gen.families.stencil.algorithms.common import Short, stepping
 from gen.families.stencil.oracle import expected
 from gen.families.stencil.shapes import extents_of
 from gen.proof.host import HostRunner
@@ -53,6 +57,39 @@ def test_a_spec_of_three_axes_is_scipys_correlation(computing: FakeDevice, tmp_p
     assert np.array_equal(
         gen.load(spec, device=computing, home=tmp_path)(cells), ndimage.laplace(cells, mode="constant")
     )
+
+
+def shorter(fused: int) -> int:
+    """A quarter fewer steps, as many as launches of three kinds have."""
+    return fused - max(fused // 4, 1)
+
+
+@pytest.mark.parametrize("fused", [1, 2, 3, 4, 6, 8, 12, 16])
+@pytest.mark.parametrize("short", [None, shorter, lambda fused: fused // 2])
+def test_few_launches_take_all_steps_and_none_is_shallow(fused: int, short: Callable[[int], int] | None) -> None:
+    """Each reads what the one before wrote, and the last writes the output; only the first has the input's pitch."""
+    spec, few = gen.stencil(gen.star(1, 1)), 0 if short is None else short(fused)
+
+    def sweep(source: str, target: str, in_pitch: Expr, steps: Expr = constant(fused)) -> Launch:
+        return Launch((ONE, ONE, ONE), (32, 1, 1), (source, target, (I64, in_pitch), (I64, steps)))
+
+    fewer = Short(few, partial(sweep, steps=constant(few))) if few else None
+    plan = stepping(spec, sweep, fused=fused, short=fewer, rest=sweep if fused > 1 else None)
+    sizes = {"cols": 9, "in_pitch": 10, "out_pitch": 11}
+    for steps in range(1, 100):
+        made = [step.arguments for step in plan_steps(plan, {**sizes, "steps": steps})]
+        depths = [depth for _, _, _, (_, depth) in made]
+        assert sum(depths) == steps
+        assert len(made) == -(-steps // fused)
+        assert sum(depth < few for depth in depths) == (steps < len(made) * few)
+        assert (made[0][0], made[-1][1]) == ("in", "out")
+        assert [pitch for _, _, (_, pitch), _ in made] == [10, *[11] * (len(made) - 1)]
+        assert all(one[1] == other[0] != other[1] for one, other in pairwise(made))
+        assert "in" not in [target for _, target, _, _ in made]
+    (copied,) = plan_steps(plan, {**sizes, "steps": 0})
+    assert copied.entry == "_copy"
+    (spare,) = plan.scratch
+    assert [spare.bytes.at({**sizes, "steps": steps}) > 0 for steps in (0, fused, fused + 1)] == [False, False, True]
 
 
 def test_planes_that_do_not_follow_each_other_are_refused() -> None:

@@ -597,6 +597,9 @@ MUTANTS = (
         WRONG,
     ),
     Mutant(
+        "temporal: all steps in a short launch", ON_TEMPORAL, TEMPORAL, "kShortSteps, ahead", "kSteps, ahead", WRONG,
+    ),
+    Mutant(
         "temporal: a last warp without the columns that its mirror image needs", ON_TRANSPORT, TEMPORAL,
         "constexpr int kHaloLeft = {{ halo_left }}, kHaloRight = {{ halo_right }};",
         "constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;\n"
@@ -636,7 +639,15 @@ MUTANTS = (
     ),
     Mutant(
         "pipelined: all levels in the launch that ends", ON_PIPELINED, PIPELINED,
-        "min(max(steps - warp * kLevels, 0), kLevels)", "kLevels", WRONG,
+        "steps / kWarps + (more > 0 && warp < more)", "kLevels", WRONG,
+    ),
+    Mutant(
+        "pipelined: each warp after the first misses a level of those before", ON_PIPELINED, PIPELINED,
+        "min(warp, more)", "0", WRONG,
+    ),
+    Mutant(
+        "pipelined: all steps in a short launch", ON_PIPELINED, PIPELINED, "kShortSteps, rings", "kSteps, rings",
+        WRONG,
     ),
     Mutant(
         "pipelined: an end writes rows of the next strip", ON_PIPELINED, PIPELINED,

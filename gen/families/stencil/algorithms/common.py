@@ -16,7 +16,7 @@ from gen.arch import MAX_GRID_YZ, MAX_THREADS_PER_BLOCK, WARP
 from gen.dtypes import F32, F64, I64, U32, DType
 from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch
 from gen.families.config import Config
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.expr import ONE, ZERO, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.stencil.spec import MAX_AXES, STEPS, StencilSpec
 
@@ -309,10 +309,31 @@ def single_steps(
     return replace(plan, launches=(fill, *plan.launches), scratch=(*plan.scratch, weights))
 
 
+@dataclass(frozen=True)
+class Short:
+    """Launches of fewer time steps than most, so that what is left at the end is no shallow launch.
+
+    Attributes:
+        steps: that such a launch computes.
+        sweep: makes it.
+    """
+
+    steps: int
+    sweep: Sweep
+
+
 def stepping(
-    spec: StencilSpec, sweep: Sweep, *, fused: int = 1, rest: Callable[[str, str, Expr, Expr], Launch] | None = None
+    spec: StencilSpec,
+    sweep: Sweep,
+    *,
+    fused: int = 1,
+    short: Short | None = None,
+    rest: Callable[[str, str, Expr, Expr], Launch] | None = None,
 ) -> Plan:
-    """The plan of a call of `steps` time steps, of which each launch computes `fused`.
+    """The plan of a call of `steps` time steps, of which each launch computes `fused`, and the last ones may fewer.
+
+    There are as few launches as possible. A launch of few steps takes as long as memory does, so as many as can be are
+    short ones in place of one that would be shallow: 49 steps are 12 + 9 + 9 + 9 + 10, not 4 x 12 + 1.
 
     The input is read once; a spare array and the output then change places so that the last launch writes the output.
     A row of the spare array is as long as one of the output, pitch included. A call of no time step copies the cells.
@@ -321,23 +342,37 @@ def stepping(
         spec: what is computed.
         sweep: makes a launch of `fused` steps.
         fused: time steps of a launch.
+        short: launches of fewer.
         rest: makes the last launch, of the time steps that are left; its last argument says how many.
     """
     steps = size(STEPS)
-    full = (steps // fused).called("full_launches") if fused > 1 else steps
-    left = steps % fused if fused > 1 else constant(0)
-    launches = (full + left.at_most(1)).called("launches") if fused > 1 else steps
+    launches = steps.ceil_div(fused).called("launches") if fused > 1 else steps
     odd = launches % 2
+    left, shorts = steps, ZERO
+    if short is not None:
+        missing = launches * fused - steps
+        shorts = (missing // (fused - short.steps)).at_most(steps // short.steps).called("short_launches")
+        left = (steps - shorts * short.steps).called("other_steps")
+    full = (left // fused).called("full_launches") if fused > 1 else steps
+    last = left % fused
+    again = size("out_pitch")
+
+    def turns(made: Sweep, times: Expr, first: Expr) -> list[Launch]:
+        """So many launches; where `first` is 1, one of them is the first of all."""
+        return [
+            replace(made("in", "out", size("in_pitch")), times=first * odd, swap=(("in", "out"), ("out", SPARE))),
+            replace(made("in", SPARE, size("in_pitch")), times=first * (ONE - odd), swap=(("in", SPARE),)),
+            replace(made("in", "out", again), times=times - first, swap=(("in", "out"),)),
+        ]
+
     some = full.at_most(1)
-    first, again = size("in_pitch"), size("out_pitch")
-    planned = [
-        replace(sweep("in", "out", first), times=some * odd, swap=(("in", "out"), ("out", SPARE))),
-        replace(sweep("in", SPARE, first), times=some * (ONE - odd), swap=(("in", SPARE),)),
-        replace(sweep("in", "out", again), times=full.at_least(1) - 1, swap=(("in", "out"),)),
-    ]
+    planned = turns(sweep, full, some)
+    if short is not None:
+        planned += turns(short.sweep, shorts, shorts.at_most(1) * (ONE - some))
     if rest is not None:
-        pitch = first * (ONE - some) + again * some
-        planned.append(replace(rest("in", "out", pitch, left), times=left.at_most(1)))
+        some = (full + shorts).at_most(1)
+        pitch = size("in_pitch") * (ONE - some) + again * some
+        planned.append(replace(rest("in", "out", pitch, last), times=last.at_most(1)))
     planned.append(replace(_copy(spec), times=ONE - steps.at_most(1)))
     needed = launches.at_least(1).at_most(2) - 1
     return Plan(tuple(planned), (Scratch(SPARE, _bytes(spec) * needed),))

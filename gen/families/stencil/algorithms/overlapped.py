@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import gcd
 
 from typing_extensions import override
@@ -23,6 +23,7 @@ from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
+    Short,
     StencilAlgorithm,
     beyond_axes,
     cells_of_vector,
@@ -32,9 +33,9 @@ from gen.families.stencil.algorithms.common import (
     rim_of,
     stepping,
 )
-from gen.families.stencil.algorithms.costs import SHUFFLE, demand_of_steps, rounds_of, work_of
+from gen.families.stencil.algorithms.costs import SHUFFLE, demand_of_steps, rounds_of, steps_of_launch, work_of
 from gen.families.stencil.shapes import edge_extents, edge_problems
-from gen.families.stencil.spec import STEPS, StencilSpec
+from gen.families.stencil.spec import StencilSpec
 
 MAX_CELL_REGISTERS = (
     64  # registers of cells: with these NVRTC 13.0 used up to 154 of 255 for sm_90, with 128 all of them
@@ -124,14 +125,17 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
             return rest(source, target, in_pitch, constant(config.steps))
 
-        return stepping(spec, sweep, fused=config.steps, rest=rest)
+        short = config.steps - config.steps // 4
+        return stepping(
+            spec, sweep, fused=config.steps, short=Short(short, partial(rest, steps=constant(short))), rest=rest
+        )
 
     @override
     def demand(
         self, spec: StencilSpec, config: OverlappedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         """A warp brings its segment, takes the steps that a launch has, and writes it."""
-        work, steps = work_of(spec, limits), max(min(extents.get(STEPS, 1), config.steps), 1)
+        work, steps = work_of(spec, limits), steps_of_launch(extents, config.steps)
         cells = _cells(spec, config)
         shuffled = SHUFFLE * work.words * (work.reach.left + work.reach.right)
         a_step = cells * (work.terms * work.slots + _ROUNDING * work.converted) + shuffled + _LOOP
@@ -159,8 +163,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         cells = _cells(spec, config) * (len(spec.taps) * limits.slots(spec.accumulator) + stored)
         shuffled = limits.f32_per_clock / SHUFFLES_PER_CLOCK * words * (reach.left + reach.right)
         a_step = cells + shuffled + _LOOP
-        steps = extents.get(STEPS, 1)
-        return a_step * steps / max(-(-steps // config.steps), 1)
+        return a_step * steps_of_launch(extents, config.steps)
 
 
 def _cells(spec: StencilSpec, config: OverlappedConfig) -> int:

@@ -26,7 +26,15 @@ from gen.families.stencil.algorithms.common import (
     images_of,
     mirrored_reach_of,
 )
-from gen.families.stencil.algorithms.costs import LOAD, ONE_WARP_CLOCKS, SHUFFLE, demand_of_steps, rounds_of, work_of
+from gen.families.stencil.algorithms.costs import (
+    LOAD,
+    ONE_WARP_CLOCKS,
+    SHUFFLE,
+    demand_of_steps,
+    rounds_of,
+    steps_of_launch,
+    work_of,
+)
 from gen.families.stencil.algorithms.temporal import (
     Blocks,
     beyond_counts,
@@ -61,6 +69,11 @@ class PipelinedConfig(Config):
     def steps(self) -> int:
         """That a launch fuses."""
         return self.warps * self.levels
+
+    @property
+    def short_steps(self) -> int:
+        """Of a launch of fewer: one fewer in each warp; 0: there is none."""
+        return self.warps * (self.levels - 1)
 
     @property
     def threads_per_block(self) -> int:
@@ -130,7 +143,7 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
         """All warps take as many turns as there are rows, and those that fill and empty the pipeline."""
         planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
         blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
-        turns, a_row = _turns(spec, config, extents, limits), _issued_for_a_row(spec, config, limits)
+        turns, a_row = _turns(spec, config, extents, limits), _issued_for_a_row(spec, config, extents, limits)
         a_row *= _ISSUED_FOR_ONE
         clocks = turns * (config.rows * a_row * ONE_WARP_CLOCKS + _BARRIER_CLOCKS)
         return demand_of_steps(
@@ -160,7 +173,7 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
     @override
     def arithmetic(self, spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits: Limits) -> float:
         """The terms of the rows of all turns, by the levels of one warp."""
-        return _issued_for_a_row(spec, config, limits) * _turns(spec, config, extents, limits) * config.rows
+        return _issued_for_a_row(spec, config, extents, limits) * _turns(spec, config, extents, limits) * config.rows
 
 
 def _turns(spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits: Limits) -> int:
@@ -170,12 +183,13 @@ def _turns(spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits:
     return -(-rows // config.rows) + config.warps - 1
 
 
-def _issued_for_a_row(spec: StencilSpec, config: PipelinedConfig, limits: Limits) -> float:
+def _issued_for_a_row(spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits: Limits) -> float:
     """The instructions of a lane for a row, of all levels of its warp."""
     work, cells = work_of(spec, limits), cells_of_lane(spec, config)
     shuffled = SHUFFLE * 2 * work.mirrored.side * work.words
     a_level = work.terms * cells * work.slots + shuffled + cells * work.converted
-    return float(config.levels * a_level + 2 * LOAD * config.vectors)
+    levels = steps_of_launch(extents, config.steps) / config.warps
+    return float(levels * a_level + 2 * LOAD * config.vectors)
 
 
 def registers(spec: StencilSpec, config: PipelinedConfig) -> int:

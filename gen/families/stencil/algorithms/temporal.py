@@ -8,7 +8,7 @@ the cells inside, so a fused step computes what a single one does, to the last b
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from gen.families.estimates import Demand
 from gen.families.expr import Expr, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
+    Short,
     StencilAlgorithm,
     beyond_axes,
     blocks_of_images,
@@ -37,7 +38,7 @@ from gen.families.stencil.algorithms.common import (
     stepping,
     window_lines,
 )
-from gen.families.stencil.algorithms.costs import demand_of_steps, rounds_of, work_of
+from gen.families.stencil.algorithms.costs import demand_of_steps, rounds_of, steps_of_launch, work_of
 from gen.families.stencil.shapes import edge_problems
 from gen.families.stencil.spec import StencilSpec
 
@@ -66,6 +67,11 @@ class TemporalConfig(Config):
         """A block is a warp."""
         return self.warps_per_sm
 
+    @property
+    def short_steps(self) -> int:
+        """Of a launch of fewer: a quarter fewer, which leaves it about as long as memory takes; 0: there is none."""
+        return self.steps * 3 // 4 if self.steps > 2 else 0
+
 
 class Fused(Hashable, Protocol):
     """What the columns and strips of fused steps depend on, beside the spec."""
@@ -77,6 +83,10 @@ class Fused(Hashable, Protocol):
     @property
     def steps(self) -> int:
         """That a launch fuses."""
+
+    @property
+    def short_steps(self) -> int:
+        """Of a launch of fewer; 0: there is none."""
 
     @property
     def blocks_per_sm(self) -> int:
@@ -135,14 +145,15 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
         blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
         rows = _rows_of_warp(spec, config, extents, limits)
-        terms = work.terms * config.steps * cells_of_lane(spec, config) * work.words
-        shuffled = 2 * work.mirrored.side * config.steps * work.words
+        depth = steps_of_launch(extents, config.steps)
+        terms = work.terms * depth * cells_of_lane(spec, config) * work.words
+        shuffled = 2 * work.mirrored.side * depth * work.words
         clocks = rows * (_CLOCKS_A_ROW + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled)
         return demand_of_steps(
             spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=WARP,
             bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD,
             rounds=_ROUNDS + rounds_of(clocks / limits.clock_hz),
-            instructions=_issued_for_a_row(spec, config, limits) * rows, written=terms * work.mirrored.high,
+            instructions=_issued_for_a_row(spec, config, depth, limits) * rows, written=terms * work.mirrored.high,
             registers=min(registers(spec, config), most_registers(config)),
         )  # fmt: skip
 
@@ -165,7 +176,8 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
     @override
     def arithmetic(self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> float:
         """The terms of all rows and fused steps."""
-        return _issued_for_a_row(spec, config, limits) * _rows_of_warp(spec, config, extents, limits)
+        depth = steps_of_launch(extents, config.steps)
+        return _issued_for_a_row(spec, config, depth, limits) * _rows_of_warp(spec, config, extents, limits)
 
 
 def _rows_of_warp(spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> int:
@@ -174,10 +186,10 @@ def _rows_of_warp(spec: StencilSpec, config: TemporalConfig, extents: Extents, l
     return -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
 
 
-def _issued_for_a_row(spec: StencilSpec, config: TemporalConfig, limits: Limits) -> float:
+def _issued_for_a_row(spec: StencilSpec, config: TemporalConfig, depth: float, limits: Limits) -> float:
     """The instructions of a lane for a row, by their terms: shuffles and addresses are counted with these."""
     work = work_of(spec, limits)
-    terms = work.terms * config.steps * cells_of_lane(spec, config) * work.words
+    terms = work.terms * depth * cells_of_lane(spec, config) * work.words
     return float(_ISSUED_FOR_A_TERM * terms * work.slots**0.5)
 
 
@@ -275,6 +287,7 @@ def stream_inputs(spec: StencilSpec, config: Fused) -> Mapping[str, object]:
         "neighbours": tuple(neighbours_of_rows(spec, reach)),
         "halo_left": columns.left,
         "halo_right": columns.right,
+        "short_steps": config.short_steps,
         "end_strips": END_STRIPS,
         "edge_cost": EDGE_COST,
     }
@@ -292,7 +305,7 @@ def edges_of_streams(spec: StencilSpec, config: Fused, ahead: int) -> Iterator[E
     few = reach.up + 2
     ends = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ahead
     rows = (few, few + 1, few, ends + ahead + 1)
-    steps = (config.steps, config.steps, config.steps - 1, config.steps + 1)
+    steps = (config.steps, config.steps + config.short_steps, config.steps - 1, config.steps + 1)
     return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps, planes=(3, 4, 1, 2))
 
 
@@ -311,7 +324,11 @@ def plan_of_streams(spec: StencilSpec, config: Fused, threads_per_block: int) ->
         whole = sweep(source, target, in_pitch)
         return Launch(whole.grid, whole.block, (*whole.arguments, (U32, steps)), entry="_rest")
 
-    return stepping(spec, sweep, fused=config.steps, rest=rest)
+    def fewer(source: str, target: str, in_pitch: Expr) -> Launch:
+        return replace(sweep(source, target, in_pitch), entry="_short")
+
+    short = Short(config.short_steps, fewer) if config.short_steps else None
+    return stepping(spec, sweep, fused=config.steps, short=short, rest=rest)
 
 
 def registers(spec: StencilSpec, config: TemporalConfig) -> int:
