@@ -209,7 +209,7 @@ class Rounding:
     @classmethod
     def of(cls, spec: StencilSpec) -> Rounding:
         """That of any library that steps in the type of the cells; and of the double that says what is right."""
-        roundings, dtype = len(spec.taps) + 2, spec.dtype
+        roundings, dtype = max(len(spec.taps), spec.roundings) + 2, spec.dtype
         relative = gamma(roundings, dtype.unit_roundoff) + gamma(roundings, F64.unit_roundoff)
         return cls(relative, roundings * dtype.smallest)
 

@@ -177,6 +177,10 @@ class Algorithm(ABC, Generic[S, C]):
             return "it does not give the same bits on every run"
         return f"it must be linked with {', '.join(self.links)} wherever it is loaded" if self.links else None
 
+    def illegal_spec(self, spec: S) -> str | None:
+        """Why it computes no such spec, whatever the config; None if it does."""
+        return None if isinstance(spec, self.takes) else f"it computes no {spec.label}"
+
     def illegal(self, spec: S, config: C) -> str | None:
         """Why a kernel of this config would compute this spec wrongly, or cannot be written for it."""
         return None

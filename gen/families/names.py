@@ -78,9 +78,7 @@ def illegal(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str |
 
 def _illegal_for(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:
     """The same for a config that is not illegal alone."""
-    if not isinstance(spec, algorithm.takes):
-        return f"it computes no {spec.label}"
-    return algorithm.illegal(spec, config)
+    return algorithm.illegal_spec(spec) or algorithm.illegal(spec, config)
 
 
 def unsearched(algorithm: Algorithm[Any, Any], spec: Spec, config: Config) -> str | None:

@@ -70,14 +70,15 @@ def test_few_launches_take_all_steps_and_none_is_shallow(fused: int, short: Call
     """Each reads what the one before wrote, and the last writes the output; only the first has the input's pitch."""
     spec, few = gen.stencil(gen.star(1, 1)), 0 if short is None else short(fused)
 
-    def sweep(source: str, target: str, in_pitch: Expr, steps: Expr = constant(fused)) -> Launch:
+    def rest(source: str, target: str, in_pitch: Expr, steps: Expr) -> Launch:
         return Launch((ONE, ONE, ONE), (32, 1, 1), (source, target, (I64, in_pitch), (I64, steps)))
 
-    fewer = Short(few, partial(sweep, steps=constant(few))) if few else None
-    plan = stepping(spec, sweep, fused=fused, short=fewer, rest=sweep if fused > 1 else None)
+    fewer = Short(few, partial(rest, steps=constant(few))) if few else None
+    sweep = partial(rest, steps=constant(fused))
+    plan = stepping(spec, sweep, fused=fused, short=fewer, rest=rest if fused > 1 else None)
     sizes = {"cols": 9, "in_pitch": 10, "out_pitch": 11}
     for steps in range(1, 100):
-        made = [step.arguments for step in plan_steps(plan, {**sizes, "steps": steps})]
+        made: list[Any] = [step.arguments for step in plan_steps(plan, {**sizes, "steps": steps})]
         depths = [depth for _, _, _, (_, depth) in made]
         assert sum(depths) == steps
         assert len(made) == -(-steps // fused)
@@ -277,6 +278,6 @@ def test_many_steps_of_what_stays_on_the_multiprocessors_are_one_launch() -> Non
     spec, persistent = gen.stencil(gen.star(2, 1)), Stencil().algorithms["persistent"]
     plan = persistent.plan(spec, persistent.config.from_tag("c8_y20_w8_t6", "persistent"))
     sizes = {**extents_of(spec, (2048, 2048), steps=1000), **Limits.of("sm_90").sizes()}
-    (step,) = steps(plan, sizes)
+    (step,) = plan_steps(plan, sizes)
     assert step.together
     assert step.grid == (126, 1, 1)

@@ -33,6 +33,7 @@ QUEUED = "stencil/queued.cu.jinja"
 TEMPORAL = "stencil/temporal.cu.jinja"
 PIPELINED = "stencil/pipelined.cu.jinja"
 LEVELS = "stencil/_levels.cu.jinja"
+TERMS = "stencil/_terms.cu.jinja"
 OVERLAPPED = "stencil/overlapped.cu.jinja"
 MARCH = "stencil/march.cu.jinja"
 FETCH, EDGE = "stencil/_fetch.cu.jinja", "stencil/_edge.cu.jinja"
@@ -51,6 +52,8 @@ ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
 ON_PIPELINED = ON_STENCIL.replace("naive_x32_y8_u2", "pipelined_v2_w2_l2_u2_a2_n3_r2")
+_BLUR = next(spec for _, spec, _ in find_family(FAMILIES, "stencil").proof_cover() if spec.reassociate)
+ON_BLUR = f"stencil_{_BLUR.label}__temporal_v1_r8_n1_t4"
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_tpb128")
 ON_PERSISTENT = ON_STENCIL.replace("naive_x32_y8_u2", "persistent_c4_y2_w12_t4")
@@ -652,6 +655,23 @@ MUTANTS = (
     Mutant(
         "pipelined: an end writes rows of the next strip", ON_PIPELINED, PIPELINED,
         "if (is_last && from <= done && done < to) {", "if (is_last && from <= done) {", (RACE, OUTSIDE_WRITE, WRONG),
+    ),
+    Mutant(
+        "reassociated: both cells of a pair are the one before", ON_BLUR, TERMS, "cell(x) + cell(kLeft + distance)",
+        "cell(x) + cell(x)", WRONG,
+    ),
+    Mutant(
+        "reassociated: the cells of a pair are added one by one", ON_BLUR, TERMS,
+        "{{ fma }}(weights[x], cell(x) + cell(kLeft + distance), sum)",
+        "{{ fma }}(weights[x], cell(kLeft + distance), {{ fma }}(weights[x], cell(x), sum))", WRONG,
+    ),
+    Mutant(
+        "reassociated: all rows have the first base", ON_BLUR.replace("temporal_v1_r8_n1_t4", "naive_x32_y8_u2"), TERMS,
+        "kBases[kBaseOf[y]]", "kBases[0]", WRONG,
+    ),
+    Mutant(
+        "reassociated: factors are left out", ON_BLUR.replace("temporal_v1_r8_n1_t4", "stream_u4_x2_y4"), TERMS,
+        "{{ fma }}(kFactors[y], ", "{{ fma }}({{ zero }} + 1, ", WRONG,
     ),
     Mutant(
         "overlapped: the last segment goes past the end [11]", ON_OVERLAPPED, OVERLAPPED,

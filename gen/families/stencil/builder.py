@@ -25,6 +25,7 @@ def stencil(
     dtype: Any = "f32",
     cval: float = 0.0,
     origin: int | Sequence[int] = 0,
+    reassociate: bool = False,
     word: str = "weights",
 ) -> StencilSpec:
     """The spec of a correlation, as `scipy.ndimage.correlate` has it; `gen.load(spec)` computes it.
@@ -38,6 +39,9 @@ def stencil(
             int16 or uint16; sums are then rounded to the nearest cell, and integers saturate.
         cval: the value outside where the boundary is `constant`.
         origin: shifts the weights, as SciPy's `origin`.
+        reassociate: whether terms may be added in an order that takes fewer operations: rows of weights that are
+            multiples of one another as one sum, symmetric neighbours first. A box of 25 weights takes 10 or 15. The
+            result rounds otherwise, within gamma_h of the spec's `roundings`, and is the same for all variants.
         word: what stands in the kernel's name.
 
     Raises:
@@ -60,6 +64,7 @@ def stencil(
         boundary=_one_an_axis(boundary),
         cval=cval,
         origin=_one_an_axis(origin),
+        reassociate=reassociate,
     )
 
 

@@ -139,7 +139,7 @@ def _rows(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
 
 
 def _written(spec: StencilSpec, config: TemporalConfig) -> int:
-    return len(spec.taps) * config.steps * config.vectors * cells_of_vector(spec) * spec.accumulator.size // 4
+    return spec.operations * config.steps * config.vectors * cells_of_vector(spec) * spec.accumulator.size // 4
 
 
 def _lines(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
@@ -167,7 +167,7 @@ def _slots(limits: Limits) -> float:
 
 def _sums(spec: StencilSpec, limits: Limits) -> float:
     """What the fused multiply-adds of a cell take."""
-    return len(spec.taps) * limits.slots(spec.accumulator)
+    return spec.operations * limits.slots(spec.accumulator)
 
 
 def _moved(spec: StencilSpec, steps: int, limits: Limits) -> float:

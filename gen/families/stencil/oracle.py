@@ -1,13 +1,15 @@
 """What NumPy says a stencil computes, to the last bit.
 
 A spec fixes the order of its terms and their arithmetic: from 0 on, each weight times its cell is added by a fused
-multiply-add of the accumulator's type, and what is stored is rounded to the type of the cells. So there is one right
+multiply-add of the accumulator's type, in the weights' order or as `terms` says, and what is stored is rounded to the
+type of the cells. So there is one right
 result, whatever the variant, the compiler's options and the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from gen.dtypes import DType
 from gen.families.base import Array, Expected
 from gen.families.exact import fused_multiply_add
 from gen.families.stencil.spec import Boundary, Outside, StencilSpec
+from gen.families.stencil.terms import Row, Terms
 
 OUTSIDE = -1
 
@@ -123,13 +126,42 @@ def stored(sums: Array, dtype: DType) -> Array:
         return np.asarray(np.rint(sums).clip(ends.min, ends.max).astype(dtype.numpy))
 
 
+def _reassociated(terms: Terms, near: Callable[[int, int], Array], zero: Array) -> Array:
+    """The sum of all rows, from the cells at an offset of rows and columns."""
+
+    def of_row(down: int, row: Row, total: Array) -> Array:
+        for along, weight in row.items():
+            if abs(along) not in terms.pairs:
+                total = fused_multiply_add(weight, near(down, along), total)
+            elif along < 0:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    pair = near(down, along) + near(down, -along)
+                total = fused_multiply_add(weight, pair, total)
+        return total
+
+    total = zero
+    for down, one in terms.sums.items():
+        if one.base is None:
+            total = of_row(down, terms.rows[down], total)
+        else:
+            total = fused_multiply_add(one.factor, of_row(down, terms.bases[one.base], zero), total)
+    return total
+
+
 def _stepped(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Array:
     """The cells at some places after one step; the places along each axis are broadcast against each other."""
     shape = np.broadcast_shapes(*(place.shape for place in index))
-    total: Array = np.zeros(shape, spec.accumulator.numpy)
-    for offset, weight in spec.taps:
+    zero: Array = np.zeros(shape, spec.accumulator.numpy)
+
+    def near(*offset: int) -> Array:
         at = tuple(place + move for place, move in zip(index, offset, strict=True))
-        near = cells_at(cells, at, spec.boundaries, spec.cval)
-        total = fused_multiply_add(weight, near.astype(total.dtype), total)
+        return cells_at(cells, at, spec.boundaries, spec.cval).astype(zero.dtype)
+
+    if spec.reassociate:
+        total = _reassociated(spec.terms, partial(near, *(0,) * (len(spec.axes) - 2)), zero)
+    else:
+        total = zero
+        for offset, weight in spec.taps:
+            total = fused_multiply_add(weight, near(*offset), total)
     found = stored(total, spec.dtype)
     return np.where(frozen_at(cells.shape, index, spec.ends, spec.before, spec.after), cells[index], found)

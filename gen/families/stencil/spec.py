@@ -16,6 +16,7 @@ import numpy as np
 from gen.dtypes import BF16, F16, F32, F64, I16, U8, U16, DType, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand, ShownSpec, digest_label
+from gen.families.stencil.terms import Terms
 
 Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 """What lies outside along one axis, in SciPy's words: `constant` cval, `nearest` aaaa|abcd, `reflect` dcba|abcd,
@@ -65,8 +66,9 @@ class GridSpec(ShownSpec):
 class StencilSpec(GridSpec):
     """A correlation: each cell is the weighted sum of its neighbours, as `scipy.ndimage.correlate` has it.
 
-    Terms are added in the row-major order of the weights, by fused multiply-add, from 0: a cell's value depends on
-    nothing but this spec. A sum becomes the nearest number of the cells' type, of two that are as near the even one.
+    Terms are added in the row-major order of the weights, by fused multiply-add, from 0, unless they are reassociated,
+    as `gen.families.stencil.terms` says: either way a cell's value depends on nothing but this spec. A sum becomes the
+    nearest number of the cells' type, of two that are as near the even one.
     Sums outside the range of an integer type become its least or greatest number, as OpenCV has it and SciPy has not.
 
     Attributes:
@@ -77,6 +79,8 @@ class StencilSpec(GridSpec):
         boundary: what lies outside; one for all axes, or one for each, which may be a pair: one for each end.
         cval: the value outside along `constant` axes.
         origin: shifts the weights along each axis, as SciPy's `origin`; one for all axes, or one for each.
+        reassociate: whether terms are added in an order that takes fewer operations, and rounds otherwise; False where
+            none is saved.
     """
 
     word: str
@@ -86,6 +90,7 @@ class StencilSpec(GridSpec):
     boundary: Boundary | tuple[Outside, ...] = "constant"
     cval: float = 0.0
     origin: int | tuple[int, ...] = 0
+    reassociate: bool = False
 
     def __post_init__(self) -> None:
         word: object = self.word  # JSON may hold anything
@@ -101,6 +106,17 @@ class StencilSpec(GridSpec):
         object.__setattr__(self, "boundary", boundaries_of(self.boundary, axes))
         object.__setattr__(self, "origin", _origins(self.origin, self.shape))
         object.__setattr__(self, "cval", self._rounded_cval())
+        object.__setattr__(self, "reassociate", self._saves_operations())
+
+    def _saves_operations(self) -> bool:
+        """Whether terms are to be reassociated, and fewer operations are left."""
+        given: object = self.reassociate
+        if not isinstance(given, bool):
+            raise SpecError("stencil.reassociate", "must be True or False", repr(given))
+        if given and len(self.shape) == MAX_AXES and self.shape[0] > 1:
+            rule = "must be False where weights reach over planes: terms are reassociated in two axes"
+            raise SpecError("stencil.reassociate", rule, given)
+        return given and len(self.shape) > 1 and self.terms.operations < len(self.taps)
 
     def _rounded_weights(self) -> tuple[float, ...]:
         rounded = tuple(_rounded(weight, self.accumulator) for weight in self.weights)
@@ -161,6 +177,21 @@ class StencilSpec(GridSpec):
         )
         return tuple((offset, weight) for offset, weight in zip(offsets, self.weights, strict=True) if weight != 0)
 
+    @cached_property
+    def terms(self) -> Terms:
+        """How terms are added where they are reassociated; of weights over two axes."""
+        return Terms.of(self.taps, self.accumulator)
+
+    @property
+    def operations(self) -> int:
+        """Additions and fused multiply-adds of a cell in a time step."""
+        return self.terms.operations if self.reassociate else len(self.taps)
+
+    @property
+    def roundings(self) -> int:
+        """The most on the way from a cell to its sum in a time step: the h of the bound gamma_h."""
+        return self.terms.roundings if self.reassociate else len(self.taps)
+
     @property
     def label(self) -> str:
         """For instance `heat_3fa94c01_f32`: no name can hold the weights."""
@@ -174,7 +205,9 @@ class StencilSpec(GridSpec):
         pitches = ("", " Pitches count cells from row to row.", _PITCHES_OF_PLANES)[len(self.axes) - 1]
         count = len(self.taps)
         cells = "1 cell" if count == 1 else f"{count} cells"
-        return f"Each cell of {where} becomes the weighted sum of {cells} around it, steps times; {outside}.{pitches}"
+        order = f", reassociated to {self.operations} operations" if self.reassociate else ""
+        becomes = f"becomes the weighted sum of {cells} around it{order}, steps times"
+        return f"Each cell of {where} {becomes}; {outside}.{pitches}"
 
     @property
     def differ(self) -> bool:
@@ -193,6 +226,8 @@ class StencilSpec(GridSpec):
         }
         if any(cast("tuple[int, ...]", self.origin)):
             content["origin"] = list(cast("tuple[int, ...]", self.origin))
+        if self.reassociate:
+            content["reassociate"] = True
         return content
 
     @classmethod
@@ -208,6 +243,7 @@ class StencilSpec(GridSpec):
             boundary=tuple(boundary) if isinstance(boundary, list | tuple) else boundary,
             cval=content.get("cval", 0.0),
             origin=tuple(origin) if isinstance(origin, list) else origin,
+            reassociate=content.get("reassociate", False),
         )
 
 

@@ -19,6 +19,7 @@ from gen.families.config import Config
 from gen.families.expr import ONE, ZERO, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.stencil.spec import MAX_AXES, STEPS, StencilSpec
+from gen.families.stencil.terms import RowSum
 
 C = TypeVar("C", bound=Config)
 
@@ -166,6 +167,38 @@ def window_lines(spec: StencilSpec, reach: Sides) -> tuple[str, ...]:
     return tuple(lines)
 
 
+@dataclass(frozen=True)
+class RowTables:
+    """How rows of a window are added where terms are reassociated, as a template writes it.
+
+    Attributes:
+        base_lines: the bases, as the lines of a C++ initializer.
+        base_of: of each row, -1 for none.
+        factors: of these bases.
+        paired: whether cells at each distance from the centre are added to those on the other side first.
+    """
+
+    base_lines: tuple[str, ...]
+    base_of: tuple[int, ...]
+    factors: tuple[str, ...]
+    paired: tuple[str, ...]
+
+
+def row_tables(spec: StencilSpec, reach: Sides) -> RowTables | bool:
+    """Those of the rows within reach; False where terms are added in the order of the weights."""
+    if not spec.reassociate:
+        return False
+    terms, number = spec.terms, spec.accumulator
+    sums = [terms.sums.get(down, RowSum()) for down in range(-reach.up, reach.down + 1)]
+    bases = [[base.get(along, 0.0) for along in range(-reach.left, reach.right + 1)] for base in terms.bases]
+    return RowTables(
+        weight_lines(bases, number) if bases else (),
+        tuple(-1 if one.base is None else one.base for one in sums),
+        tuple(literal(one.factor, number) for one in sums),
+        tuple("true" if distance in terms.pairs else "false" for distance in range(reach.wide)),
+    )
+
+
 @lru_cache(512)
 def neighbours_of_rows(spec: StencilSpec, reach: Sides) -> tuple[int, ...]:
     """How many neighbours on each side are read of every row within reach."""
@@ -213,6 +246,13 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
     """Computes time steps of a stencil."""
 
     by_images: ClassVar[bool] = False  # whether its kernel computes one image of a batch
+    reassociates: ClassVar[bool] = False  # whether it can add terms in another order than the weights'
+
+    @override
+    def illegal_spec(self, spec: StencilSpec) -> str | None:
+        if super().illegal_spec(spec) is None and spec.reassociate and not self.reassociates:
+            return "it adds terms in the order of the weights, and the spec has them reassociated"
+        return super().illegal_spec(spec)
 
     @override
     def spec_inputs(self, spec: StencilSpec) -> Mapping[str, object]:
@@ -236,6 +276,7 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
             "reach": reach,
             "rim": rim_of(spec),
             "lines": window_lines(spec, reach),
+            "terms": row_tables(spec, reach),
             "images": images,
             "copy_axes": len(spec.axes) + images,
             "copy_threads": COPY_THREADS,

@@ -55,7 +55,7 @@ def work_of(spec: StencilSpec, limits: Limits) -> Work:
     """The work of a spec, found once."""
     reach = reach_of(spec)
     return Work(
-        terms=len(spec.taps),
+        terms=spec.operations,
         slots=limits.slots(spec.accumulator),
         words=spec.accumulator.size // 4,
         cells=VECTOR_BYTES // spec.dtype.size,

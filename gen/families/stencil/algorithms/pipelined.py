@@ -106,6 +106,7 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
         "Each block streams down its columns; a row passes some of the steps in each warp, which hands it on through "
         "shared memory."
     )
+    reassociates = True
     config = PipelinedConfig
     by_images = True
 
@@ -116,7 +117,7 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
     def unsearched(self, spec: StencilSpec, config: PipelinedConfig) -> str | None:
         """The instruction cache must hold a turn, and registers the rows of a warp's levels."""
         words = spec.accumulator.size // 4
-        terms = len(spec.taps) * config.levels * config.rows * cells_of_lane(spec, config) * words
+        terms = spec.operations * config.levels * config.rows * cells_of_lane(spec, config) * words
         if terms > _MAX_UNROLLED_TERMS:
             return f"the {terms} terms of a turn are written out: a loop of more than {_MAX_UNROLLED_TERMS} is too long"
         needed, allowed = registers(spec, config), most_registers(config)

@@ -82,6 +82,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
         "Each warp loads all rows of its cells as vectors of 16 bytes; rows stay in registers, neighbours come by "
         "shuffles."
     )
+    reassociates = True
     config = StreamConfig
     by_images = True
 

@@ -35,6 +35,7 @@ from gen.families.stencil.algorithms.common import (
     numbers,
     reach_of,
     rim_of,
+    row_tables,
     stepping,
     window_lines,
 )
@@ -106,6 +107,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         "Each warp streams down its columns, every row through several steps; rows stay in registers, neighbours "
         "come by shuffles."
     )
+    reassociates = True
     config = TemporalConfig
     by_images = True
 
@@ -284,6 +286,7 @@ def stream_inputs(spec: StencilSpec, config: Fused) -> Mapping[str, object]:
     return {
         "reach": reach,
         "lines": window_lines(image_of(spec), reach),
+        "terms": row_tables(image_of(spec), reach),
         "neighbours": tuple(neighbours_of_rows(spec, reach)),
         "halo_left": columns.left,
         "halo_right": columns.right,

@@ -25,6 +25,7 @@ from gen.families.stencil.algorithms.common import (
     beyond_axes,
     image_of,
     reach_of,
+    row_tables,
     single_steps,
     window_lines,
 )
@@ -122,12 +123,15 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         "Every thread computes cells of one column, straight from global memory; what several of them read is loaded "
         "once."
     )
+    reassociates = True
     config = NaiveConfig
 
     def illegal(self, spec: StencilSpec, config: NaiveConfig) -> str | None:
         """A line gains nothing by narrow places."""
         if config.index_bits == 32 and len(spec.axes) == 1:
             return "places of 32 bits are for two and three axes"
+        if spec.reassociate and config.coefficients is not Coefficients.LITERAL:
+            return "weights of a spec whose terms are reassociated are literals"
         return None
 
     def unsupported_extents(
@@ -153,6 +157,7 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         return {
             "reach": reach,
             "lines": window_lines(spec, reach),
+            "terms": row_tables(spec, reach),
             "unroll_planes": len(spec.taps) <= _MAX_UNROLLED_TERMS,
             "tests_inner": _tests_inner(spec, config),
         }
