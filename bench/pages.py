@@ -2,8 +2,9 @@
 
 The comparison with other libraries, by `python -m bench`, and the ladders, by `bench/ladder.py`, with the full tables
 beside their files; what tuning reached, by `bench/tune.py`; how well predictions rank, by `bench/predict.py`; stencils
-against the copy, by `bench/stencil_sweep.py`; what lines that a kernel keeps in the L2 cost what comes next, by
-`bench/afterwards.py`. A page names the files in comments: `<!-- bench: FILE -->` to `<!-- end -->`.
+against the copy, by `bench/stencil_sweep.py`, and many steps of them, by `bench/depths.py`; what lines that a kernel
+keeps in the L2 cost what comes next, by `bench/afterwards.py`. A page names the files in comments: `<!-- bench: FILE
+-->` to `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import afterwards, goals, ladder, predict, stencil_sweep
+from bench import afterwards, depths, goals, ladder, predict, stencil_sweep
 from bench.cases import public_cases
 from bench.program import ended
 from bench.results import Results, geometric_mean, read_results
@@ -46,6 +47,7 @@ def _block(kind: str, files: Sequence[str]) -> str:
         "ladder": lambda: ladder.short(_content(paths[0]), Path(files[0])),
         "predicted": lambda: predict.sentence(_content(paths[0])),
         "stencils": lambda: stencil_sweep.table(_content(paths[0])),
+        "depths": lambda: depths.table(_content(paths[0])),
         "afterwards": lambda: afterwards.table(_content(paths[0])),
         "steps": lambda: many_steps(paths),
         "potholes": lambda: potholes_table(_content(paths[0])),

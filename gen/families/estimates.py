@@ -80,6 +80,11 @@ class Demand:
     end_seconds: float = 0.0
     serial_instructions: float = 0.0
 
+    @property
+    def issued(self) -> float:
+        """Instructions of all threads of a call."""
+        return self.instructions * self.threads_per_block * self.blocks
+
 
 def estimated_us(demand: Demand, limits: Limits, costs: Costs = COSTS) -> float:
     """The time of a call in microseconds, from cold caches."""

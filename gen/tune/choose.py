@@ -1,4 +1,4 @@
-"""Which of the finalists wins: the fastest, unless a simpler one is as fast."""
+"""Which of the finalists wins: the fastest, unless one that issues fewer instructions, or is simpler, is as fast."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ STAY_RATIO = 1.01  # of a time over the fastest, within which the incumbent stay
 # Within which a simpler variant wins. Two independent runs may each choose a winner that is so much slower than the
 # fastest, and misjudge the fastest by as much: a third of 1 % keeps their winners within 1 % of each other.
 TIE_RATIO = 1.003
+ISSUED_RATIO = 1.02  # of instructions over the least, up to which estimates count as many
 HOT_RATIO = 1.03  # from cold caches, within which short kernels compete by the product of both times
 TAIL_DIVISOR = 4  # a midmean drops this part of the values at each end
 
@@ -121,13 +122,15 @@ def margin_of(name: str, incumbent: str | None) -> float:
 
 def choose(
     finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], incumbent: str | None = None,
-    hot: Mapping[str, Sequence[float]] | None = None,
+    hot: Mapping[str, Sequence[float]] | None = None, issued: Mapping[str, float] | None = None,
 ) -> Trial:  # fmt: skip
     """The winner among the finalists.
 
-    The incumbent wins unless the fastest, by its midmean, is shown to be more than 1 % faster. Else the simplest wins,
-    by registers, then shared memory, then name, of those that are at most 0.3 % slower than the fastest by what was
-    measured. Intervals do not decide here: the less is known, the more variants would count as equal.
+    The incumbent wins unless the fastest, by its midmean, is shown to be more than 1 % faster. Else one wins of those
+    that are at most 0.3 % slower than the fastest by what was measured: where the instructions of all are known, of
+    those that issue least, since what is computed and thrown away takes power, and so lowers the clock of long calls;
+    then the simplest, by registers, then shared memory, then name. Intervals do not decide here: the less is known, the
+    more variants would count as equal.
 
     With times in `hot`, those that are within 3 % of the fastest compete by the product of both times. To stay, the
     incumbent must be within 3 % of the least product, too.
@@ -137,9 +140,10 @@ def choose(
         times: from cold caches, by name, of the same rounds.
         incumbent: its name.
         hot: of one launch among many, by name, where they were taken.
+        issued: instructions of a call, by name, as far as they are known.
     """
     if hot and any(trial.variant.name in hot for trial in finalists):
-        return _choose_for_both(finalists, times, hot, incumbent)
+        return _choose_for_both(finalists, times, hot, incumbent, issued or {})
     leader = leader_of({trial.variant.name: times[trial.variant.name] for trial in finalists})
     behind = {trial.variant.name: over(times[trial.variant.name], times[leader]) for trial in finalists}
     for trial in finalists:
@@ -147,12 +151,12 @@ def choose(
         if name == incumbent and behind[name].low <= margin_of(name, incumbent):
             return trial
     equals = [trial for trial in finalists if behind[trial.variant.name].center <= TIE_RATIO]
-    return min(equals, key=_simplicity)
+    return _least(equals, issued or {})
 
 
 def _choose_for_both(
     finalists: Sequence[Trial], times: Mapping[str, Sequence[float]], hot: Mapping[str, Sequence[float]],
-    incumbent: str | None,
+    incumbent: str | None, issued: Mapping[str, float],
 ) -> Trial:  # fmt: skip
     """The winner where a single launch counts as much as one among many, of those of which both times are known."""
     both = {trial.variant.name: trial for trial in finalists if trial.variant.name in hot}
@@ -163,7 +167,15 @@ def _choose_for_both(
     least = min(products.values())
     if incumbent in products and behind[incumbent].low <= STAY_RATIO and products[incumbent] <= HOT_RATIO * least:
         return both[incumbent]
-    return min((both[name] for name in products if products[name] <= TIE_RATIO * least), key=_simplicity)
+    return _least([both[name] for name in products if products[name] <= TIE_RATIO * least], issued)
+
+
+def _least(equals: Sequence[Trial], issued: Mapping[str, float]) -> Trial:
+    """Of those that are as fast, the simplest of those that issue the fewest instructions."""
+    known = [issued[trial.variant.name] for trial in equals if trial.variant.name in issued]
+    if len(known) == len(equals):
+        equals = [trial for trial in equals if issued[trial.variant.name] <= ISSUED_RATIO * min(known)]
+    return min(equals, key=_simplicity)
 
 
 def _simplicity(trial: Trial) -> tuple[int, int, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gen.errors import RunError
+from gen.families.base import Limits, Variant
 from gen.store.stale import provenance
 from gen.store.trials import Problem, Status, Trial
 from gen.store.tuned import Winner
@@ -85,12 +86,14 @@ class Interrupted(KeyboardInterrupt):
 
 def outcome_of(
     problem: Problem, floor_us: float, done: Mapping[str, Trial], finalists: Sequence[Trial], found: Finals,
-    base: str, incumbent: str | None, seconds: float, left_out: int,
+    base: str, incumbent: str | None, seconds: float, left_out: int, limits: Limits,
 ) -> Outcome:  # fmt: skip
     """Chooses the winner among the finalists by the times of the finals; without finals, by the samples of all."""
     trials = tuple(done.values())
     if finalists:
-        winner, times = choose(finalists, found.times_us, tried_as(done, incumbent), found.hot_us), found.times_us
+        issued = {one.variant.name: count for one in finalists if (count := issued_by(one.variant, problem, limits))}
+        times = found.times_us
+        winner = choose(finalists, times, tried_as(done, incumbent), found.hot_us, issued)
     else:
         right = [one for one in trials if one.status == "ok" and one.same_as not in done and is_callers_time(one, base)]
         if not right:
@@ -115,6 +118,12 @@ def outcome_of(
         found if finalists else None,
         base,
     )
+
+
+def issued_by(made: Variant, problem: Problem, limits: Limits) -> float | None:
+    """Instructions that a call of a variant issues, by estimate; None where nothing is known of it."""
+    demand = made.algorithm.demand(made.spec, made.config, problem.extents, problem.alignment, limits)
+    return None if demand is None else demand.issued
 
 
 def displaces(outcome: Outcome, incumbent: str) -> bool:

@@ -104,7 +104,10 @@ def tune(
 
     def outcome(finalists: list[Trial], found: Finals, left: int) -> Outcome:
         seconds = time.monotonic() - start
-        return outcome_of(problem, floor_us, attempts.done, finalists, found, base.name, incumbent, seconds, left)
+        tried = attempts.done
+        return outcome_of(
+            problem, floor_us, tried, finalists, found, base.name, incumbent, seconds, left, device.limits
+        )  # fmt: skip
 
     entrant = attempts.base(base)
     session = device.open(problem, entrant)

@@ -95,6 +95,22 @@ def test_within_a_tie_the_simpler_wins(simple: Trial, other: Trial) -> None:
         assert choose(finalists, times) is simple
 
 
+@pytest.mark.parametrize("hot", [False, True])
+def test_within_a_tie_one_that_issues_fewer_instructions_wins_before_a_simpler_one(hot: bool) -> None:
+    finalists = [trial("wasteful", 10), trial("sparing", 90), trial("alike", 50)]
+    names = [one.variant.name for one in finalists]
+    times = steady(**dict(zip(names, (10.0, 10.02, 10.02), strict=True)))
+    among_many = dict.fromkeys(names, [5.0] * 4) if hot else None
+
+    def chosen(**issued: float) -> str:
+        return choose(finalists, times, hot=among_many, issued=issued).variant.name
+
+    assert chosen(wasteful=1.1e9, sparing=1e9, alike=1.01e9) == "alike"  # as many as the least, and simpler
+    assert chosen(wasteful=1.1e9, sparing=1e9, alike=1.03e9) == "sparing"
+    assert chosen(wasteful=1.1e9, sparing=1e9) == "wasteful"  # of one nothing is known
+    assert choose(finalists, steady(wasteful=10.0, sparing=10.2, alike=10.2), issued={"sparing": 1.0}) is finalists[0]
+
+
 def test_within_1_percent_the_winner_so_far_stays_however_complex() -> None:
     old, new, simple = trial("old", 200, 4096), trial("new", 20), trial("simple", 10)
     times = steady(old=10.09, new=10.0, simple=10.025)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.families.base import Plan, Variant
+from gen.families.base import Limits, Plan, Variant
 from gen.store.trials import Trial, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune import race, tuner
@@ -229,7 +229,7 @@ def test_without_finals_the_winner_so_far_stays_unless_it_is_clearly_slower(
     done = {name: Trial(by_name[name], "ok", times_us=found) for name, found in times_us.items()}
     done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
     none = Finals({}, settled=False)
-    outcome = outcome_of(PROBLEM, 5.0, done, [], none, BASE, incumbent, 1.0, 0)
+    outcome = outcome_of(PROBLEM, 5.0, done, [], none, BASE, incumbent, 1.0, 0, Limits.of("sm_90"))
     assert won(outcome) == (THIRD if incumbent == THIRD else wins)
     assert displaces(outcome, incumbent or "") is (won(outcome) == FIRST and incumbent is not None)
 
@@ -239,7 +239,7 @@ def test_finals_that_the_winner_so_far_was_too_late_for_say_nothing_against_it(i
     """But a variant that is none any more makes room."""
     base = Trial(ALL[0], "ok", times_us=(20.0, 20.0, 20.0))
     finals = Finals({BASE: [20.0] * 30}, settled=True)
-    outcome = outcome_of(PROBLEM, 5.0, {BASE: base}, [base], finals, BASE, incumbent, 1.0, 9)
+    outcome = outcome_of(PROBLEM, 5.0, {BASE: base}, [base], finals, BASE, incumbent, 1.0, 9, Limits.of("sm_90"))
     assert won(outcome) == BASE
     assert displaces(outcome, incumbent) is not stays
 
@@ -254,7 +254,7 @@ def test_the_winner_so_far_keeps_its_margin_where_another_of_its_code_was_timed(
     done[THIRD] = replace(done[SECOND], variant=by_name[THIRD], same_as=SECOND)
     finals = Finals(times_us, settled=True)
     finalists = [done[FIRST], done[SECOND]]
-    outcome = outcome_of(PROBLEM, 5.0, done, finalists, finals, BASE, THIRD, 1.0, 0)
+    outcome = outcome_of(PROBLEM, 5.0, done, finalists, finals, BASE, THIRD, 1.0, 0, Limits.of("sm_90"))
     assert won(outcome) == (THIRD if stays else FIRST)
     # Where the other is not known in this run, it was timed itself.
     alone = {THIRD: done[THIRD], FIRST: done[FIRST]}

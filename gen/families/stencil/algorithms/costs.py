@@ -87,7 +87,7 @@ def edge_share(extent: int, tile: int) -> float:
 def steps_of_launch(extents: Extents, fused: int) -> float:
     """How many time steps the launches of a call compute, which fuse so many at most: their mean."""
     steps = max(extents.get(STEPS, 1), 1)
-    return float(steps / -(-steps // fused))
+    return steps / -(-steps // fused)
 
 
 def demand_of_steps(

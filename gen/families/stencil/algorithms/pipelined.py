@@ -48,9 +48,8 @@ from gen.families.stencil.spec import StencilSpec
 
 _MAX_UNROLLED_TERMS = 1600  # of a turn, all written out: more, and the loop leaves the instruction cache
 _BARRIER_CLOCKS = 60.0  # of a turn: until all warps have come to the barrier and go on; an assumption, not measured
-# What an instruction takes beside one of `temporal`, whose estimates are as far from its times: on an H200 they choose
-# the faster one of both for f64 of 4096 x 4096 to 16384 x 16384.
-_ISSUED_FOR_ONE = 1.3
+# What an instruction takes beside one of `temporal`, by the fit of its constants: estimates choose among both.
+_ISSUED_FOR_ONE = 0.68
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +189,7 @@ def _issued_for_a_row(spec: StencilSpec, config: PipelinedConfig, extents: Exten
     shuffled = SHUFFLE * 2 * work.mirrored.side * work.words
     a_level = work.terms * cells * work.slots + shuffled + cells * work.converted
     levels = steps_of_launch(extents, config.steps) / config.warps
-    return float(levels * a_level + 2 * LOAD * config.vectors)
+    return levels * a_level + 2 * LOAD * config.vectors
 
 
 def registers(spec: StencilSpec, config: PipelinedConfig) -> int:

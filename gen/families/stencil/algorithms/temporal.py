@@ -48,9 +48,10 @@ ROWS_AHEAD = 4  # on their way to shared memory
 _MAX_UNROLLED_ROWS = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
 # Clocks of a warp for a row, for each term of a lane in it, and for each word that comes from another lane; rounds of
-# loads that a launch waits for: by a fit to 116 times on an H200 (`python -m bench.estimates --family stencil`).
-_CLOCKS_A_ROW, _CLOCKS_A_TERM, _CLOCKS_A_SHUFFLE, _ROUNDS = 420.0, 1.43, 4.9, 7.0
-_ISSUED_FOR_A_TERM = 1.1
+# loads that a launch waits for; rows inside that take as long as one of a warp at an end, and instructions issued for a
+# term: by a fit to times on an H200 (bench/estimates-stencil-h200.json) and an H100 (bench/depths-h100.json).
+_CLOCKS_A_ROW, _CLOCKS_A_TERM, _CLOCKS_A_SHUFFLE, _ROUNDS = 134.0, 1.74, 6.25, 8.9
+_SLOW_ROW, _ISSUED_FOR_A_TERM = 2.7, 0.905
 END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as long
 
 
@@ -147,10 +148,12 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
         blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
         rows = _rows_of_warp(spec, config, extents, limits)
+        # Where strips are short, warps at the ends take longest: for what their steps use up, too.
+        at_ends = _SLOW_ROW * _rows_of_warp(spec, config, extents, limits, END_STRIPS)
         depth = steps_of_launch(extents, config.steps)
         terms = work.terms * depth * cells_of_lane(spec, config) * work.words
         shuffled = 2 * work.mirrored.side * depth * work.words
-        clocks = rows * (_CLOCKS_A_ROW + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled)
+        clocks = max(rows, at_ends) * (_CLOCKS_A_ROW + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled)
         return demand_of_steps(
             spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=WARP,
             bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD,
@@ -182,9 +185,9 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         return _issued_for_a_row(spec, config, depth, limits) * _rows_of_warp(spec, config, extents, limits)
 
 
-def _rows_of_warp(spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> int:
-    """How many rows a warp passes through, those that its steps use up too."""
-    strips = Blocks.of(spec, config).strips.at({**extents, **limits.sizes()})
+def _rows_of_warp(spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits, shorter: int = 1) -> int:
+    """How many rows a warp passes through, those that its steps use up too; strips may be so many times shorter."""
+    strips = Blocks.of(spec, config).strips.at({**extents, **limits.sizes()}) * shorter
     return -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
 
 
@@ -192,7 +195,8 @@ def _issued_for_a_row(spec: StencilSpec, config: TemporalConfig, depth: float, l
     """The instructions of a lane for a row, by their terms: shuffles and addresses are counted with these."""
     work = work_of(spec, limits)
     terms = work.terms * depth * cells_of_lane(spec, config) * work.words
-    return float(_ISSUED_FOR_A_TERM * terms * work.slots**0.5)
+    found: float = _ISSUED_FOR_A_TERM * terms * work.slots**0.5
+    return found
 
 
 @dataclass(frozen=True)
