@@ -217,7 +217,7 @@ def test_commands_stand_below_what_they_are_for() -> None:
     shown = run("--help").out
     headings = (
         "Look at kernels",
-        "Find the fastest",
+        "Find the fastest on a GPU",
         "See and keep",
         "Programs and kernels of your own",
         "This machine",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 import gen
 from gen.store.folder import read_specs
-from tests.host.cli.command import CHECKOUT, run
+from tests.host.cli.command import run
 
 
 def test_a_stencil_gets_the_name_that_python_gives_it_and_every_command_knows_it(home: Path) -> None:
@@ -23,13 +21,6 @@ def test_a_stencil_gets_the_name_that_python_gives_it_and_every_command_knows_it
     assert name == f"stencil_{spec.label}"
     assert read_specs(home)[name] == spec.to_json()
     assert name in run("show", name).out
-
-
-def test_the_quick_start_prints_the_name_that_the_command_prints() -> None:
-    text = (CHECKOUT / "docs" / "quickstart.md").read_text(encoding="utf-8")
-    command, name = re.findall(r"^\$ .venv/bin/gen (spec .*)\n(.*)", text, re.MULTILINE)[0]
-    assert run(*shlex.split(command)).out.strip() == name
-    assert f"gen prove {name}\n" in text
 
 
 def test_flags_have_no_type_in_the_help() -> None:
