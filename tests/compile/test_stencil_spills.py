@@ -66,10 +66,10 @@ def test_a_segment_and_its_neighbours_spill_nothing(weights: int, dtype: DType, 
 @pytest.mark.parametrize(
     ("weights", "dtype", "tag"),
     [
-        (gen.star(3, 1), "float32", "w8_u2_z64_s3"),
-        (gen.star(3, 1), "float32", "w4_u4_z64_s3"),
-        (gen.box(3, 1), "float64", "w8_u2_z64_s3"),
-        (gen.star(3, 1), "float32", "w8_u3_z64_s3_t2"),
+        (gen.star(3, 1), "float32", "w8_u2_n2_r2_s3"),
+        (gen.star(3, 1), "float32", "w4_u4_n4_r2_s3"),
+        (gen.box(3, 1), "float64", "w8_u2_n2_r2_s3"),
+        (gen.star(3, 1), "float32", "w8_u4_n1_r4_s3_t4"),
     ],
 )
 def test_sums_of_planes_spill_nothing(weights: Array, dtype: str, tag: str) -> None:

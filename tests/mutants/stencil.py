@@ -63,11 +63,11 @@ ON_PERSISTENT_LAYER = ON_LAYER.replace("tiled_x32_y4_u4", "persistent_c4_y4_w8_t
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
 ON_WIDE_OVERLAPPED = ON_OVERLAPPED.replace("v2_w2", "v8_w8")
 ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
-ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_z16_s2_t3"
+ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_n2_r2_s2_t3"
 ON_SPACE_32_BITS = ON_SPACE.replace("naive_x32_y8_u2", "naive_x32_y8_u2_i32")
 ON_STACKED = ON_SPACE.replace("naive_x32_y8_u2", "stacked_tpb128_u4")
-ON_FROZEN_STACKED = ON_LEVELS.replace("march_w4_u4_z16_s2_t3", "stacked_tpb128_u2")
-ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_z16_s3")
+ON_FROZEN_STACKED = ON_LEVELS.replace("march_w4_u4_n2_r2_s2_t3", "stacked_tpb128_u2")
+ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_n2_r2_s3")
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
 _LAPLACIAN = "stencil_laplacian_029fdcc6_f32"
@@ -219,21 +219,24 @@ MUTANTS = (
     Mutant("march: a plane is used before it has come", ON_MARCH, MARCH, '"n"(kRing - 2)', '"n"(kRing - 1)', IN_FLIGHT),
     Mutant(
         "march: each plane comes too late", ON_MARCH, MARCH, "fetch(turn + kRing - 1,",
-        "fetch(turn + kRing - 2,", (WRONG, IN_FLIGHT),
+        "fetch(turn + kRing - 2,", (WRONG, IN_FLIGHT, OUTSIDE_READ),
     ),
     Mutant(
         "march: products and sums rounded apart", ON_MARCH, MARCH, "(kWeights[z][dy][x],",
         "(1.0f, kWeights[z][dy][x] *", WRONG, at="terms",
     ),
     Mutant(
-        "march: the planes' sums change places", ON_MARCH, MARCH, "if (z > 0) next[i] = held[level][kDeep - 1 - z]",
-        "if (z > 0) next[i] = held[level][0]", WRONG,
+        "march: the planes' sums change places", ON_MARCH, MARCH, "if (z > 0) next[i] = held[kDeep - 1 - z]",
+        "if (z > 0) next[i] = held[0]", WRONG,
     ),
     Mutant(
-        "march: writes planes of the block before", ON_MARCH, MARCH, "plane - kBack < steps * kFront || ", "",
-        OUTSIDE_WRITE,
+        "march: writes planes of the block before", ON_MARCH, MARCH, "if (plane - kBack < steps * kFront) continue;",
+        "", OUTSIDE_WRITE,
     ),
-    Mutant("march: last rows unguarded", ON_MARCH, MARCH, "j >= end_written", "false", (OUTSIDE_WRITE, RACE)),
+    Mutant(
+        "march: last rows unguarded", ON_MARCH, MARCH, "end_written = same(within(rows - warp_row))",
+        "end_written = kRows", (OUTSIDE_WRITE, RACE),
+    ),
     Mutant("march: one plane too few", ON_MARCH, MARCH, "- from_plane) + steps * kBack;", "- from_plane);", WRONG),
     Mutant(
         "march: a vector past the end of a row", ON_MARCH, MARCH, "from_col + kCells <= cols", "true",
@@ -417,11 +420,18 @@ MUTANTS = (
         "march: a level computes with what is being written", ON_LEVELS, MARCH, "(turn + 1) % 2", "turn % 2",
         (RACE, UNINITIALISED),
     ),
-    Mutant("march: a level begins too early", ON_LEVELS, MARCH, "turn < level || ", "", UNINITIALISED),
+    Mutant(
+        "march: rows that nobody has computed are left as they are", ON_LEVELS, MARCH,
+        "(&edges[0][0][0][0])[i] = make_uint4(0, 0, 0, 0);", "", UNINITIALISED,
+    ),
+    Mutant(
+        "march: the first rows of the warp before are looked at", ON_LEVELS, MARCH,
+        "come[max(warp - 1, 0)][kDown + y]", "come[max(warp - 1, 0)][y]", WRONG,
+    ),
     Mutant("march: a level lags too little", ON_LEVELS, MARCH, "level * (kBack + 1)", "level * kBack", OUTSIDE_WRITE),
     Mutant(
-        "march: rows are written that steps use up", ON_LEVELS, MARCH, "j < first_written || ", "",
-        (OUTSIDE_WRITE, RACE, WRONG),
+        "march: rows are written that steps use up", ON_LEVELS, MARCH, "first_written = kRowsAbove - warp * kRows",
+        "first_written = 0", (OUTSIDE_WRITE, RACE, WRONG),
     ),
     Mutant(
         "march: columns are written that steps use up", ON_LEVELS, MARCH, "kLanesBefore <= lane && ", "",
@@ -431,10 +441,21 @@ MUTANTS = (
         "march: cells outside are not put in place", ON_LEVELS, MARCH, "if (outside >>", "if (0 >>",
         WRONG,
     ),
-    Mutant("march: frozen cells are not kept", ON_LEVELS, MARCH, "if (still[z - kFront] >>", "if (0 >>", WRONG),
     Mutant(
-        "march: what is left has a step more", ON_LEVELS, MARCH, "level >= steps", "level > steps",
-        UNINITIALISED,
+        "march: frozen cells are not kept", ON_LEVELS, MARCH, "z >= kFront && still[z - kFront] >>",
+        "z >= kFront && 0 >>", WRONG,
+    ),
+    Mutant(
+        "march: first turns are taken as if all cells had neighbours", ON_LEVELS, MARCH,
+        "first_inner_turn <= turn && turn", "turn", WRONG,
+    ),
+    Mutant(
+        "march: all blocks are taken to lie inside", ON_LEVELS, MARCH, "!at_ends && first_inner_turn <= turn",
+        "first_inner_turn <= turn", WRONG,
+    ),
+    Mutant(
+        "march: what is left has a step too few", ON_LEVELS, MARCH, "level < steps - 1", "level < steps",
+        WRONG,
     ),
     # stencil of three axes
     Mutant(

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import islice, product
 
 from gen.arch import SHUFFLES_PER_CLOCK, Limits
+from gen.dtypes import BF16, F16, F32, F64
 from gen.families.config import Config
 from gen.families.names import is_searched
 from gen.families.stencil.algorithms.common import cells_of_vector, image_of, mirrored_reach_of, reach_of
@@ -40,14 +41,16 @@ MAX_TERMS_OF_LANE = 1400  # fused multiply-adds of a lane and row, all written o
 BANDWIDTH_SHARE = 0.712  # of the bandwidth of the memory, while there is arithmetic too
 OTHER_INSTRUCTIONS = 0.7  # instructions a cell and step beside sums and shuffles
 
-# Often fast at 512 x 512 x 512 on an H200, of 398 that were timed: warps, rows, planes, places of the ring, steps.
-_MARCHES = ((8, 4, 64, 2, 1), (8, 4, 256, 4, 1), (4, 4, 64, 2, 1), (8, 2, 256, 3, 1), (4, 1, 256, 2, 1))
-_MARCHES_OF_OTHER_CELLS = ((8, 2, 64, 3, 1), (4, 2, 64, 3, 1), (8, 4, 256, 3, 1), (8, 1, 64, 3, 1))
-_MARCHES_OF_FAR_WEIGHTS = ((4, 4, 256, 2, 1), (8, 1, 64, 3, 1), (4, 1, 256, 3, 1), (4, 2, 64, 3, 1), (8, 2, 64, 3, 1))
-_FUSED_MARCHES = ((8, 3, 64, 3, 2), (8, 3, 128, 3, 2), (16, 3, 128, 3, 3), (16, 3, 64, 3, 3), (16, 3, 64, 3, 2))
-_MARCHES_OF_FEW_CELLS = ((8, 2, 16, 3, 1), (4, 2, 16, 3, 1), (4, 1, 16, 3, 1))  # more blocks; not timed
-# Of more weights, and of f16, fused steps of three axes take longer than single ones.
-_MANY_WEIGHTS_TO_FUSE = 8
+# Fast at 512 x 512 x 512 on an H100: warps, rows, blocks of a multiprocessor, waves, places of the ring, steps.
+_MARCHES = ((8, 2, 2, 4, 3, 1), (16, 2, 1, 4, 3, 1), (8, 4, 1, 2, 3, 1), (8, 4, 2, 2, 2, 1), (8, 4, 1, 1, 4, 1))
+_MARCHES_OF_FAR_WEIGHTS = ((4, 4, 2, 1, 2, 1), (8, 2, 1, 4, 3, 1), (4, 2, 2, 4, 3, 1), (8, 1, 2, 4, 3, 1))
+_MARCHES_OF_FEW_CELLS = ((8, 2, 2, 1, 3, 1), (4, 2, 4, 1, 3, 1), (4, 1, 4, 1, 3, 1))  # more blocks; not timed
+_FUSED_MARCHES = ((8, 4, 1, 5, 4, 4), (8, 4, 1, 4, 3, 3), (12, 3, 1, 4, 3, 3), (16, 3, 1, 4, 3, 2), (8, 4, 1, 4, 3, 2))
+_FUSED_MARCHES_OF_MANY_WEIGHTS = ((12, 4, 1, 4, 3, 2), (8, 4, 1, 5, 4, 2), (12, 3, 1, 3, 4, 2), (16, 3, 1, 4, 3, 2))
+_FUSED_MARCHES_OF_SMALL_CELLS = ((8, 4, 1, 4, 3, 2), (8, 3, 1, 4, 3, 2), (12, 2, 1, 4, 3, 2))
+# With more weights, or cells of other types, fused steps were not timed, or take longer than single ones.
+_FEW_WEIGHTS, _MANY_WEIGHTS_TO_FUSE, _FAR_TO_FUSE = 8, 27, 2
+_MANY_PLANES = 5  # that a cell reads
 
 # Fastest of f64 at 16384 x 16384 and 8192 x 8192 on an H200, where those of little reach fuse more steps.
 _PIPELINES = (
@@ -74,9 +77,7 @@ def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     """Variants that fuse steps, the fastest by the count first, and some that do not, which compile at once."""
     spec = image_of(spec)
     if len(spec.axes) > 2:
-        few = len(spec.taps) <= _MANY_WEIGHTS_TO_FUSE and spec.dtype.size > 2
-        fused_marches = _marches(spec, _FUSED_MARCHES if few else ())
-        return (*fused_marches, *_single_marches(spec), *_RESIDENT, *_naive(spec), *_stacked(spec))
+        return (*_fused_marches(spec), *_single_marches(spec), *_RESIDENT, *_naive(spec), *_stacked(spec))
     fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
     half = MAX_FUSED_VARIANTS // 2
     kept = (*_persistent(spec), *_RESIDENT)
@@ -179,20 +180,30 @@ def _rounded(spec: StencilSpec) -> float:
     return 2.0 if spec.dtype != spec.accumulator else 0.0
 
 
+def _fused_marches(spec: StencilSpec) -> tuple[Choice, ...]:
+    """Of several steps, the fewer weights the more."""
+    reach, weights = reach_of(spec), len(spec.taps)
+    if max(reach.before + reach.after) > _FAR_TO_FUSE or weights > _MANY_WEIGHTS_TO_FUSE:
+        return ()
+    if spec.dtype in (F32, F64) and weights <= _FEW_WEIGHTS:
+        return _marches(spec, _FUSED_MARCHES)
+    if spec.dtype == F32:
+        return _marches(spec, _FUSED_MARCHES_OF_MANY_WEIGHTS)
+    return _marches(
+        spec, _FUSED_MARCHES_OF_SMALL_CELLS if spec.dtype in (F16, BF16) and weights <= _FEW_WEIGHTS else ()
+    )
+
+
 def _single_marches(spec: StencilSpec) -> tuple[Choice, ...]:
-    """Of one step; those of far weights first where they reach over several planes."""
-    if (deep := reach_of(spec).deep) > 3:
-        first, *others = _MARCHES_OF_FAR_WEIGHTS
-        choices = (first, *others) if deep > 5 else (*others, first)
-    else:
-        choices = (*(_MARCHES if spec.dtype.size == 4 else _MARCHES_OF_OTHER_CELLS),)
+    """Of one step; others where weights reach over many planes."""
+    choices = _MARCHES_OF_FAR_WEIGHTS if reach_of(spec).deep > _MANY_PLANES else _MARCHES
     return _marches(spec, (*choices, *_MARCHES_OF_FEW_CELLS))
 
 
-def _marches(spec: StencilSpec, choices: Iterable[tuple[int, int, int, int, int]]) -> tuple[Choice, ...]:
+def _marches(spec: StencilSpec, choices: Iterable[tuple[int, int, int, int, int, int]]) -> tuple[Choice, ...]:
     made = (
-        MarchConfig(warps=warps, rows=rows, planes=planes, ring=ring, steps=steps)
-        for warps, rows, planes, ring, steps in choices
+        MarchConfig(warps=warps, rows=rows, blocks_per_sm=blocks, waves=waves, ring=ring, steps=steps)
+        for warps, rows, blocks, waves, ring, steps in choices
     )
     march = March()
     return tuple(("march", config) for config in made if is_searched(march, spec, config))

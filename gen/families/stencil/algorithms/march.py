@@ -6,8 +6,9 @@ once. Down the rows cells come from shared memory, along them from the next lane
 plane.
 
 A launch may fuse steps. Each is a level of the block: it computes with the plane that the level before has finished in
-the turn before and left in shared memory, so that all levels work between the same two barriers. What the steps use up
-around a block's cells, its neighbours compute too.
+the turn before, so that all levels work between the same two barriers. A warp keeps its rows of that plane in
+registers; only those at its edges, which other warps look at, go through shared memory. What the steps use up around a
+block's cells, its neighbours compute too.
 """
 
 from __future__ import annotations
@@ -41,18 +42,23 @@ from gen.families.stencil.spec import StencilSpec
 FUSED_BOUNDARIES = ("constant", "frozen", "wrap")  # whose cells outside need no others of the same step
 LEAST_BLOCKS = 128  # four fewer than an H100 or H200 has multiprocessors: so many were as fast as twice as many
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the devices that have most
+_LEAST_PLANES, _MANY = 8, 4  # of a block, and how many times as many are many
+_MOST_PLANES = 512  # of a block: its first and last ones are little beside as many
 _OTHER_REGISTERS = 62  # beside cells and sums
-_SQUEEZED = 28  # registers over those of a block: fused steps of so many spilled 8 to 32 bytes, and were fastest
+_OTHER_REGISTERS_OF_LEVELS, _REGISTERS_OF_FROZEN = 45, 12  # the same where steps are fused
 _MAX_TERMS_OF_LANE = 2048  # of a plane, all written out: more, and the loop leaves the instruction cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarchConfig(Config):
-    """How large a block's part of a plane is, how many planes it computes, how many are on their way."""
+    """How large a block's part of a plane is, how many blocks share the planes, how many planes are on their way."""
 
     warps: int = tunable("w", (4, 8, 12, 16), base=8, help="warps of a block, down the rows")
     rows: int = tunable("u", (1, 2, 3, 4), base=2, help="rows of cells that a warp computes")
-    planes: int = tunable("z", (16, 32, 64, 128, 256), base=64, help="planes that a block writes, one after the other")
+    blocks_per_sm: int = tunable("n", (1, 2, 3, 4), base=2, help="blocks that a multiprocessor holds at once")
+    waves: int = tunable(
+        "r", (1, 2, 3, 4, 5, 6, 8), base=2, help="blocks that it computes one after the other in each place"
+    )
     ring: int = tunable("s", (2, 3, 4, 6), base=3, help="planes in shared memory")
     steps: int = tunable("t", (1, 2, 3, 4), base=1, off=1, help="steps that a launch fuses")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
@@ -76,8 +82,10 @@ class March(StencilAlgorithm[MarchConfig]):
         if (cells := config.rows * cells_of_vector(spec)) > WARP:
             return f"a lane has {cells} cells of a plane; {WARP} bits say what becomes of them"
         block = _Block.of(spec, config)
-        if block.shared_bytes > MAX_SHARED_BYTES:
-            return f"its planes take {block.shared_bytes} bytes of shared memory; no block has over {MAX_SHARED_BYTES}"
+        if (needed := config.blocks_per_sm * block.shared_bytes) > MAX_SHARED_BYTES:
+            return (
+                f"the planes of its blocks take {needed} bytes of shared memory; there are {MAX_SHARED_BYTES} at most"
+            )
         if config.steps == 1:
             return None
         for axis, boundary in zip(spec.axes, spec.boundaries, strict=True):
@@ -85,13 +93,16 @@ class March(StencilAlgorithm[MarchConfig]):
                 return f"fused steps would need {boundary} {axis} at every level"
         if min(block.own_rows, block.own_lanes) < 1:
             return f"{config.steps} steps use up all that a block computes"
+        if max(reach_of(spec).up, reach_of(spec).down) > config.rows:
+            return f"rows of a plane must come from the next warp, which has {config.rows}"
         return None
 
     def unsearched(self, spec: StencilSpec, config: MarchConfig) -> str | None:
         """Registers must suffice for all sums, the code not be too long, and half of what is computed be written."""
-        needed, allowed = registers(spec, config), max_registers_per_thread(config.warps)
-        if needed > allowed + (_SQUEEZED if config.steps > 1 else 0):
-            return f"it needs about {needed} registers a thread, and blocks of {config.warps} warps leave {allowed}"
+        warps = config.warps * config.blocks_per_sm
+        needed, allowed = registers(spec, config), max_registers_per_thread(warps)
+        if needed > allowed:
+            return f"it needs about {needed} registers a thread, and {warps} warps leave {allowed}"
         if len(spec.taps) * config.rows * config.steps * cells_of_vector(spec) > _MAX_TERMS_OF_LANE:
             return "its code would be too long"
         block = _Block.of(spec, config)
@@ -109,13 +120,15 @@ class March(StencilAlgorithm[MarchConfig]):
         """Its warps need as many cells as those of `stream`, its blocks planes to march through, a device blocks."""
         if (planes := extents["planes"]) < reach_of(spec).deep:
             return f"{planes} planes are few: blocks bring {reach_of(spec).deep} for each cell"
-        if (blocks := _Block.of(spec, config).tiles(spec, config).count.at(extents)) < LEAST_BLOCKS:
+        blocks = _Block.of(spec, config).tiles(spec).count.at(extents) * max(planes // _least_planes(spec, config), 1)
+        if blocks < LEAST_BLOCKS:
             return f"{blocks} blocks leave multiprocessors of a large device without one"
         return too_small_for_warps(spec, extents)
 
     @override
     def edge_cases(self, spec: StencilSpec, config: MarchConfig) -> Iterator[Extents]:
-        return edge_cases_of(spec, _Block.of(spec, config).tiles(spec, config), config.planes, config.steps)
+        two_blocks = 2 * _least_planes(spec, config) - 1
+        return edge_cases_of(spec, _Block.of(spec, config).tiles(spec), two_blocks, config.steps)
 
     def inputs(self, spec: StencilSpec, config: MarchConfig) -> Mapping[str, object]:
         """How many neighbours are read of every row, and vectors beside a block's cells."""
@@ -129,13 +142,28 @@ class March(StencilAlgorithm[MarchConfig]):
     @override
     def plan(self, spec: StencilSpec, config: MarchConfig) -> Plan:
         block = _Block.of(spec, config)
-        tiles = block.tiles(spec, config)
+        tiles = block.tiles(spec)
+        # As many blocks as fill the device once, if each has some planes, and `waves` times, if each has many.
+        at_once = size("multiprocessors") * config.blocks_per_sm
+        few = (at_once // tiles.count.at_least(1)).at_most(size("planes") // _least_planes(spec, config))
+        many = size("planes") // (_MANY * _least_planes(spec, config))
+        parts = (at_once * config.waves // tiles.count.at_least(1)).at_most(many).at_least(few).at_least(1)
+        parts = parts.at_least(size("planes").ceil_div(_MOST_PLANES))
+        block_planes = size("planes").ceil_div(parts).called("block_planes")
+        blocks = tiles.count * size("planes").ceil_div(block_planes.at_least(1))
 
         def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
             return Launch(
-                grid=(tiles.count, ONE, ONE),
+                grid=(blocks, ONE, ONE),
                 block=(WARP * config.warps, 1, 1),
-                arguments=(source, target, *numbers(spec, in_pitch), (U32, tiles.across), (U32, tiles.down)),
+                arguments=(
+                    source,
+                    target,
+                    *numbers(spec, in_pitch),
+                    (U32, tiles.across),
+                    (U32, tiles.down),
+                    (U32, block_planes),
+                ),
                 shared_bytes=constant(block.shared_bytes),
                 across=tiles.across,
             )
@@ -176,29 +204,38 @@ class _Block:
         rows, beside = config.warps * config.rows, reach.high - 1
         if steps == 1:
             pad = -(-reach.side // cells_of_vector(spec))
-            plane_rows, lanes, levels = rows + beside, WARP + 2 * pad, 0
+            plane_rows, lanes, edges = rows + beside, WARP + 2 * pad, 0
             before, after, own_rows, own_lanes = pad, pad, rows, WARP
         else:
-            plane_rows, lanes, levels = rows, WARP, 2 * (steps - 1)
+            plane_rows, lanes, edges = rows, WARP, 2 * (steps - 1) * config.warps * max(beside, 1) * WARP
             before, after = (-(-steps * far // cells_of_vector(spec)) for far in (reach.left, reach.right))
             own_rows, own_lanes = rows - steps * beside, WARP - before - after
-        shared_bytes = (config.ring + levels) * plane_rows * lanes * VECTOR_BYTES
+        shared_bytes = (config.ring * plane_rows * lanes + edges) * VECTOR_BYTES
         return cls(plane_rows, before, after, own_rows, own_lanes, shared_bytes)
 
-    def tiles(self, spec: StencilSpec, config: MarchConfig) -> Tiles:
-        """The cells that a block writes of each plane; those of so many planes are one block's."""
-        cols = self.own_lanes * cells_of_vector(spec)
-        return Tiles(size("rows"), size("cols"), self.own_rows, cols, size("planes").ceil_div(config.planes))
+    def tiles(self, spec: StencilSpec) -> Tiles:
+        """The cells that a block writes of each plane."""
+        return Tiles(size("rows"), size("cols"), self.own_rows, self.own_lanes * cells_of_vector(spec))
+
+
+def _least_planes(spec: StencilSpec, config: MarchConfig) -> int:
+    """That a block writes, where there are as many: no fewer than its ends use up, which are computed twice."""
+    return max(_LEAST_PLANES, config.steps * (reach_of(spec).deep - 1))
 
 
 def registers(spec: StencilSpec, config: MarchConfig) -> int:
     """How many a thread needs, by a rule that holds for what NVRTC 13.0 used for sm_90 without a spill.
 
-    Those of the sums that are not finished, most of the rows of the plane with their neighbours, and addresses.
+    Those of the sums that are not finished, of the rows that one level gives the next, most of the rows of the plane
+    with their neighbours, and addresses.
     """
     reach, words = reach_of(spec), spec.accumulator.size // 4
     cells = cells_of_vector(spec)
-    held = (reach.deep - 1) * config.rows * cells * config.steps
+    held = (reach.deep - 1) * config.rows * cells * config.steps * words
+    finished = config.rows * (config.steps - 1) * VECTOR_BYTES // 4
     beside = 2 * sum(neighbours_of_loaded_rows(spec, reach, config.rows))
-    window = (config.rows + reach.high - 1) * cells + beside
-    return _OTHER_REGISTERS + (held + window * 3 // 4) * words
+    window = ((config.rows + reach.high - 1) * cells + beside) * 3 // 4 * words
+    if config.steps == 1:
+        return _OTHER_REGISTERS + held + window
+    frozen = any("frozen" in ends for ends in spec.ends)
+    return _OTHER_REGISTERS_OF_LEVELS + _REGISTERS_OF_FROZEN * frozen + held + finished + window
