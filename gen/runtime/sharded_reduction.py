@@ -170,6 +170,12 @@ class _Layout:
     plans: dict[tuple[int, ...], _Plan] = field(default_factory=dict)
     read: Mark | None = None
 
+    def remember(self, key: tuple[int, ...], queue: Queue) -> None:
+        """Keeps a call that was prepared."""
+        if len(self.calls) >= MOST_CALLS:
+            self.calls.clear()
+        self.calls[key] = queue
+
     def place(self, unit: int) -> int:
         """Where a unit's results begin among those of all, in elements."""
         return self.of_row * (self.units[unit][0].first if self.kept else unit)
@@ -218,8 +224,8 @@ class ShardedReduction(Scattering):
         Args:
             array: split along its first axis alone; one that is split otherwise is brought into rows first, unless all
                 axes along which it is split are reduced, and the order does not matter.
-            out: where results go that are split as the array is: a sharded array, or a tuple where the spec has
-                several; made if None, as results of a reduced first axis always are.
+            out: where the result goes, as an earlier call has given it: a sharded array, or one on the first device; or
+                a tuple where the spec has several. Made if None: memory that is given back makes its device wait.
 
         Returns:
             The result, or a tuple of them where the spec has several: on the first device, or on that of each process,
@@ -239,11 +245,9 @@ class ShardedReduction(Scattering):
                 results: tuple[Any, ...] = self._outs(layout, array, cuts, out)
                 self._reduce_units(layout, array, results)
             else:
-                if out is not None:
-                    rule = "must be left out where the first axis is reduced: the result is on one device"
-                    raise ArgumentError("out", rule, type(out).__name__)
+                results = self._outs_on_first(shape, out)
                 self._reduce_units(layout, array, ())
-                results = self._merge(layout, shape)
+                self._merge(layout, results)
         return results[0] if len(results) == 1 else results
 
     def _in_rows(self, array: ShardedArray) -> ShardedArray:
@@ -279,10 +283,7 @@ class ShardedReduction(Scattering):
         """Where results that are split go. Raises GenError if they cannot go there."""
         if out is None:
             return tuple(ShardedArray(self.ranks, cuts, output.dtype) for output in layout.outputs)
-        outs = tuple(out) if isinstance(out, tuple | list) else (out,)
-        if len(outs) != len(layout.outputs):
-            rule = f"must be as many sharded arrays as there are outputs: {', '.join(x.name for x in layout.outputs)}"
-            raise ArgumentError("out", rule, len(outs), next_step="Pass them in this order, or no out=")
+        outs = self._as_many(out)
         for place, (output, one) in enumerate(zip(layout.outputs, outs, strict=True)):
             self.check_array(output.name, one, output.dtype)
             if one.cuts != cuts:
@@ -291,6 +292,34 @@ class ShardedReduction(Scattering):
             if one is array or any(one is other for other in outs[:place]):
                 rule = "must not be an array that the call reads or writes too"
                 raise ArgumentError(output.name, rule, next_step="Pass another, or no out=")
+        return outs
+
+    def _outs_on_first(self, shape: Shape, out: Any) -> tuple[DeviceArray, ...]:
+        """Where merged results go. Raises GenError if they cannot go there."""
+        first = self.ranks[0]
+        if out is None:
+            with first.current():
+                return tuple(
+                    DeviceArray(shape, dtype.numpy, first.device, first.main.handle)
+                    for _, _, dtype in self._spec.results
+                )
+        outs = self._as_many(out)
+        for place, ((name, _, dtype), one) in enumerate(zip(self._spec.results, outs, strict=True)):
+            if not isinstance(one, DeviceArray) or one.device != first.device.index:
+                rule = "must be a result of an earlier call, on the first device, where the first axis is reduced"
+                raise ArgumentError(name, rule, type(one).__name__, next_step="Pass none: then it is made")
+            if (one.shape, one.dtype) != (shape, dtype.numpy) or any(one is other for other in outs[:place]):
+                rule = f"must be one array of shape {shape} and {dtype.name} for each result"
+                raise ShapeError(name, rule, one, next_step="Pass none: then it is made")
+        return outs
+
+    def _as_many(self, out: Any) -> tuple[Any, ...]:
+        """What is given for each result."""
+        outs = tuple(out) if isinstance(out, tuple | list) else (out,)
+        names = [name for name, _, _ in self._spec.results]
+        if len(outs) != len(names):
+            rule = f"must be as many arrays as there are outputs: {', '.join(names)}"
+            raise ArgumentError("out", rule, len(outs), next_step="Pass them in this order, or no out=")
         return outs
 
     def _reduce_units(self, layout: _Layout, array: ShardedArray, outs: tuple[ShardedArray, ...]) -> None:
@@ -437,32 +466,35 @@ class ShardedReduction(Scattering):
             with first.current():
                 first.device.wait_for(first.main.handle, sent)
 
-    def _merge(self, layout: _Layout, shape: Shape) -> tuple[DeviceArray, ...]:
+    def _merge(self, layout: _Layout, results: tuple[DeviceArray, ...]) -> None:
         """Queues the call that merges what is known of all units; the results come to every process."""
-        first, merge = self.ranks[0], MergeSpec(self._spec)
-        assert layout.counts is not None
+        first = self.ranks[0]
         with first.current():
-            results = tuple(
-                DeviceArray(shape, dtype.numpy, first.device, first.main.handle) for _, _, dtype in self._spec.results
-            )
             if first.here:
-                kernel, where = self._kernel_of(MERGES, merge, first.device), first.device.index
-                units, count = len(layout.units), layout.of_row
-                given = {
-                    name: _given(memory.address, (units, count), dtype.numpy, where)
-                    for (name, _, dtype), memory in zip(merge.partials, layout.slots, strict=True)
-                }
-                given["counts"] = _given(layout.counts.address, (units,), np.dtype(np.int64), where)
-                for (name, _, dtype), result in zip(self._spec.results, results, strict=True):
-                    given[name] = _given(result.address, (count,), dtype.numpy, where)
-                kernel.queued(given, {}, {})(first.main.handle)
+                key = (0, *(result.address for result in results))
+                if key not in layout.calls:
+                    layout.remember(key, self._merging(layout, results))
+                layout.calls[key](first.main.handle)
             layout.read = first.device.mark(first.main.handle)
             with self.together():  # to every process: all have the stream of the first rank
                 for result in results:
                     rows = Rows.of(result.address, layout.of_row * result.dtype.itemsize)
                     for number in range(1, len(self.ranks) if first.processes is not None else 0):
                         self.copy(0, number, rows, rows, first.main.handle)
-        return results
+
+    def _merging(self, layout: _Layout, results: tuple[DeviceArray, ...]) -> Queue:
+        """What queues the call that merges what is known of all units."""
+        merge, device = MergeSpec(self._spec), self.ranks[0].device
+        units, count, where = len(layout.units), layout.of_row, device.index
+        assert layout.counts is not None
+        given = {
+            name: _given(memory.address, (units, count), dtype.numpy, where)
+            for (name, _, dtype), memory in zip(merge.partials, layout.slots, strict=True)
+        }
+        given["counts"] = _given(layout.counts.address, (units,), np.dtype(np.int64), where)
+        for (name, _, dtype), result in zip(self._spec.results, results, strict=True):
+            given[name] = _given(result.address, (count,), dtype.numpy, where)
+        return self._kernel_of(MERGES, merge, device).queued(given, {}, {})
 
     def _prepared(
         self, layout: _Layout, number: int, source: int, size: int, targets: tuple[int, ...], array: ShardedArray
@@ -481,9 +513,7 @@ class ShardedReduction(Scattering):
             for output, target in zip(layout.outputs, targets, strict=True):
                 given[output.name] = _given(target, results, output.dtype, where)
             queue = layout.kernels[number].queued(given, {}, {})
-            if len(layout.calls) >= MOST_CALLS:
-                layout.calls.clear()
-            layout.calls[source, size, *targets] = queue
+            layout.remember((source, size, *targets), queue)
         return queue or _nothing
 
     def _kernel_of(self, family: Family[Any], spec: Spec, device: Peer) -> Kernel:

@@ -210,10 +210,11 @@ def test_calls_that_are_repeated_are_graphs(monkeypatch: pytest.MonkeyPatch) -> 
     devices = Machine(seed=3, runner=OracleRunner()).devices(2)
     heat, total = gen.load(HEAT, devices=devices), gen.load(SUM, devices=devices)
     cells = cells_of((512, 64))
-    array, out = heat.scatter(cells), heat.empty((512, 64))
+    array, out, found = heat.scatter(cells), heat.empty((512, 64)), None
     for turn in range(4):
         heat(array, out=out, steps=turn)
-        assert total(out).numpy() == pytest.approx(out.gather().sum(dtype="f8"), abs=1e-2)
+        found = total(out, out=found)
+        assert found.numpy() == pytest.approx(out.gather().sum(dtype="f8"), abs=1e-2)
         assert len(captured) == 2 * (turn > 0)
 
 
@@ -233,15 +234,18 @@ def test_what_is_wrong_is_said() -> None:
     columns = gen.load(HEAT, devices=devices, grid=(1, 2))
     with pytest.raises(ShapeError, match="The array must have rows for each of 2 ranks"):
         kernel(columns.scatter(cells[:1]))
-    with pytest.raises(ArgumentError, match="out must be left out where the first axis is reduced"):
+    with pytest.raises(ArgumentError, match="out must be a result of an earlier call, on the first device"):
         kernel(kernel.scatter(cells), out=kernel.empty(4))
+    largest = gen.load(gen.reduction("max", axis=0), devices=devices)
+    with pytest.raises(ShapeError, match=r"out must be one array of shape \(\) and f32 for each result"):
+        kernel(kernel.scatter(cells), out=largest(largest.scatter(cells)))
     with pytest.raises(ShapeError, match=r"reduction\.axis must be from -2 to 1"):
         gen.load(gen.reduction("sum", axis=2), devices=devices)(kernel.scatter(cells))
     along = gen.load(ALONG, devices=devices)
     array = along.scatter(cells)
     with pytest.raises(ShapeError, match=r"out must be split as the array is: \(\(0, 2, 4\), \(0, 1\)\)"):
         along(array, out=along.empty((4, 1), [(1, 3), (1,)]))
-    with pytest.raises(ArgumentError, match="out must be as many sharded arrays as there are outputs: out"):
+    with pytest.raises(ArgumentError, match="out must be as many arrays as there are outputs: out"):
         along(array, out=(along.empty(4), along.empty(4)))
     column = along.scatter(cells[:, :1])
     with pytest.raises(ArgumentError, match="out must not be an array that the call reads or writes too"):
