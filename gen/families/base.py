@@ -387,6 +387,10 @@ class Family(ABC, Generic[S]):
         """Whether this is a spec of the family."""
         return any(type(known) is type(spec) for known in self.catalogue)
 
+    def chosen(self, spec: S) -> Literal["greatest", "least", ""]:
+        """Which of its elements a result is, or is the place of; empty if it is made of all."""
+        return ""
+
     def runtime_parameters(self, spec: S) -> Mapping[str, int]:
         """Sizes that no array has and a call states by name, with what they are where it does not: `{"steps": 1}`.
 

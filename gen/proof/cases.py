@@ -182,9 +182,13 @@ def edge_cases(variant: Variant, seed: int = 0) -> Iterator[Case]:
     """A variant's edge cases: with exact integers and with normal deviates, in turns, at 256-byte boundaries.
 
     Every other one also with arrays that begin elsewhere. They run on devices of few multiprocessors in turns with one
-    of many, but where the variant needs these: all its blocks at the same time.
+    of many, but where the variant needs these: all its blocks at the same time. Where the result is the greatest
+    element, one that is taken though it was never set shows beside the least ones, and the other way round: such arrays
+    have their turn too.
     """
-    contents, devices = cycle((Content.INTEGERS, Content.RANDOM)), cycle(MULTIPROCESSOR_COUNTS[::-1])
+    chosen = variant.family.chosen(variant.spec)
+    others = {"greatest": (Content.LEAST,), "least": (Content.GREATEST,), "": ()}[chosen]
+    contents, devices = cycle((Content.INTEGERS, Content.RANDOM, *others)), cycle(MULTIPROCESSOR_COUNTS[::-1])
     for number, extents in enumerate(variant.edge_cases()):
         elsewhere = OFFSETS[1 + number // 2 % (len(OFFSETS) - 1)]
         for offset in (0, elsewhere) if number % 2 else (0,):

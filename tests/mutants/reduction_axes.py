@@ -348,6 +348,10 @@ MUTANTS = (
         "block < splits; block += kRowsY", "block < min(splits, kRowsY); block += kRowsY", WRONG,
     ),
     Mutant(
+        "multi_columns: the greatest of rows that were not read", "reduction_max_i16_axis1__multi_columns_x4_y16_u4_v4",
+        MULTI_COLUMNS, "row + (kUnroll - 1) * team < n &&", "row + (kUnroll - 1) + team < n &&", WRONG,
+    ),
+    Mutant(
         "multi_columns: vectors of columns that are not there", ON_MULTI_COLUMNS, MULTI_COLUMNS,
         "aligned && column + kVecItems <= columns", "aligned", OUTSIDE_READ,
     ),

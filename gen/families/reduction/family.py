@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import cycle, islice, product
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from typing_extensions import override
@@ -153,6 +153,11 @@ class Reduction(Family[ReductionSpec]):
                 if config is not None:
                     yield name, spec, config
                     break
+
+    @override
+    def chosen(self, spec: ReductionSpec) -> Literal["greatest", "least", ""]:
+        ends = [op.removeprefix("arg") for op in spec.op]
+        return "greatest" if {"max", "any"}.intersection(ends) else "least" if {"min", "all"}.intersection(ends) else ""
 
     @override
     def base(self, spec: ReductionSpec, shape_class: str) -> tuple[str, Config]:
