@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from gen.dtypes import F16, F32, F64
-from gen.errors import ShapeError, SpecError
+from gen.errors import RunError, ShapeError, SpecError
 from gen.families import FAMILIES
 from gen.families.base import Algorithm, Extents, Family, Spec, Variant
 from gen.families.config import Config
@@ -111,7 +111,11 @@ def problems(draw: st.DrawFn, family: Family[Any], spec: Spec) -> Extents:
     """Extents as arrays of them are measured, and what a call may count."""
     if isinstance(spec, ReductionSpec):
         return draw(reduction_extents(spec))
-    return draw_extents(family, spec, _Drawn(draw))
+    try:
+        return draw_extents(family, spec, _Drawn(draw))
+    except RunError:  # no elements a hundred times, which is Hypothesis's first thought
+        assume(False)
+        raise
 
 
 @st.composite
