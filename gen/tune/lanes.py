@@ -301,9 +301,6 @@ class _Work:
 
     def _begin(self, lane: _Lane) -> None:
         """Gives a lane the problem that it was told of, else the next, else one that another was told of."""
-        now = time.monotonic()
-        if self._end is not None and now > self._end:
-            return
         place, lane.later = lane.later, None
         if place is None and self._queue:
             place = self._queue.popleft()
@@ -316,7 +313,7 @@ class _Work:
         lane.later = self._queue.popleft() if self._queue else None
         later = None if lane.later is None else self._problems[lane.later]
         problem = self._problems[place]
-        order = _Order(problem, later, self._share(place, now), self._options, self._evidence)
+        order = _Order(problem, later, self._share(place), self._options, self._evidence)
 
         def told(message: tuple[int, int]) -> None:
             self._tick(problem, *message)
@@ -328,13 +325,13 @@ class _Work:
         future = lane.workers.submit(_State.tune, order, reported=told, ended=ended)
         self._running[future] = (lane, place)
 
-    def _share(self, place: int, now: float) -> float | None:
+    def _share(self, place: int) -> float | None:
         """The seconds that a problem may take: all lanes' time until the end, shared with what is not done."""
         if self._end is None:
             return None
         left = {*range(len(self._problems))} - {*self.outcomes}
         share: float = len(self._lanes.lanes) * self._weights[place] / sum(self._weights[one] for one in left)
-        return (self._end - now) * min(share, 1.0)
+        return (self._end - time.monotonic()) * min(share, 1.0)
 
     def _finish(self, lane: _Lane, place: int, future: Future[_Answer]) -> GenError | None:
         """Notes an outcome. Gives the error that must end the run, if there is one."""

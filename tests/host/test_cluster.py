@@ -184,7 +184,7 @@ def test_the_command_tunes_on_a_cluster_and_locks_the_choice_there(
     address: str, workers_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = Space.at
-    monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 97 == 0 else None)
+    monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 397 == 0 else None)
     monkeypatch.setattr(module, "ANSWER_SECONDS", 5.0)
     monkeypatch.setattr(module, "MachineTools", lambda _compiler: FakeTools(tmp_path))
     wanted = ("transpose_10_b32", "--shape", "64x96", "--out", tmp_path / "home")

@@ -114,12 +114,12 @@ def test_gpus_share_a_problem_where_there_are_fewer_problems(start: Start, tmp_p
 
 def test_a_gpu_that_is_lost_costs_a_new_start(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """A variant takes its process with it, which then never opens a problem again."""
-    deadly = some_names()[7]
-    lanes = start(2, of_1={deadly: "crash", "reopen": "crash"})
-    done = lanes.run(PROBLEMS, options=OPTIONS)
-    assert "GPU 1 is lost, and the others go on" in caplog.text
-    assert len(lanes.lanes) == 1
-    assert [outcome.problem for outcome in done.outcomes] == [*PROBLEMS]
+    deadly, problems = some_names()[1], (*PROBLEMS, Problem(REDUCTION, SUM, {"n": 1 << 24}))
+    lanes = start(2, of_0={deadly: "crash", "reopen": "crash"})
+    done = lanes.run(problems, options=OPTIONS)
+    assert "GPU 0 is lost, and the others go on" in caplog.text
+    assert [lane.name for lane in lanes.lanes] == ["GPU 1"]
+    assert [outcome.problem for outcome in done.outcomes] == [*problems]
     failed = [trial.variant.name for one in done.outcomes for trial in one.trials if trial.status == "launch_failed"]
     assert failed == [deadly]
     assert all(outcome.finals is not None for outcome in done.outcomes)
@@ -131,13 +131,13 @@ def test_where_the_last_is_lost_that_is_the_error(start: Start) -> None:
     assert raised.value.outcome.statuses["launch_failed"] == 1
 
 
-def test_a_lane_that_somebody_kills_begins_anew(start: Start, tmp_path: Path) -> None:
+def test_a_lane_whose_process_dies_begins_anew(start: Start, tmp_path: Path) -> None:
     lanes, killed = start(2), list[int]()
 
     def tick(_problem: Problem, done: int, _every: int) -> None:
         if done == 10 and not killed:
             killed.extend(lanes.lanes[0].workers.pids)
-            os.kill(killed[0], signal.SIGKILL)
+            os.kill(killed[0], signal.SIGSEGV)
 
     done = lanes.run(PROBLEMS, options=OPTIONS, tick=tick)
     assert killed
@@ -163,19 +163,18 @@ def test_ctrl_c_keeps_what_was_tried_and_the_best_so_far(start: Start, tmp_path:
     trials.close()
 
 
-def test_a_wrong_base_ends_the_run(start: Start, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="is wrong"):
-        start(2, of_0={"open": "wrong"}).run(PROBLEMS, options=OPTIONS)
-    assert (tmp_path / "home-1").read_text().count("open") == 1  # the other ends what it is at, and begins no more
-
-
-def test_gpus_that_cannot_be_opened_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_gpus_that_cannot_be_opened_are_left_out_and_a_wrong_base_ends_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     dead = partial(IsolatedDevice, DyingBench({}, tmp_path / "dead", dies_at_start=True))
-    well = partial(IsolatedDevice, DyingBench({}, tmp_path / "well"))
-    with Lanes({"GPU 0": dead, "GPU 1": well}, PlainCompiler(), FAMILIES, tmp_path / "home", 2) as lanes:
+    wrong = partial(IsolatedDevice, DyingBench({"open": "wrong"}, tmp_path / "wrong"))
+    with Lanes({"GPU 0": dead, "GPU 1": wrong}, PlainCompiler(), FAMILIES, tmp_path / "home", 2) as lanes:
         assert [lane.name for lane in lanes.lanes] == ["GPU 1"]
         assert lanes.name == "Fake GPU"
-    assert "GPU 0 is lost, and the others go on" in caplog.text
+        assert "GPU 0 is lost, and the others go on" in caplog.text
+        with pytest.raises(RunError, match="is wrong"):
+            lanes.run(PROBLEMS, options=OPTIONS)
+    assert (tmp_path / "wrong").read_text().count("open") == 1  # none was begun after it
 
 
 def some_names() -> list[str]:
