@@ -84,6 +84,7 @@ def test_a_cluster_comes_to_what_one_gpu_comes_to_though_a_worker_is_killed(
 
         outcome = tune(PROBLEM, device, found, trials, options=Options(some), text=text_of, tick=tick)
         assert told(outcome) == alone(tmp_path)
+        assert all(trial.variant.family is PROBLEM.family for trial in outcome.trials)  # none is a copy
         assert trials.count() == len(outcome.trials)
         names = {name for worker in on_each_worker(address, _processes).values() for name in worker}
         assert names == {"compiles", "drives the GPU"}
