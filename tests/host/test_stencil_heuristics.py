@@ -42,7 +42,7 @@ def test_every_star_and_box_has_fused_steps_among_the_first(boundary: Boundary, 
         spec = gen.stencil(FORMS[form](2, radius), boundary=boundary, dtype=dtype)
         many = tags(spec, MANY_STEPS)
         assert many[0].startswith("temporal"), (form, radius)
-        assert len(many) == len(set(many)) <= FAMILY.most_candidates
+        assert len(many) == len(set(many)) <= FAMILY.most_candidates + 4  # no size is taken by all tiles
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
