@@ -2,7 +2,8 @@
 
 Tunes each case for so many seconds, in a fresh folder, and prints a line for it: one sweep as the fraction of the
 calibrated copy, many steps as cells advanced a second, beside the goal. A case of another boundary takes the fastest
-variants of the first boundary's.
+variants of the first boundary's. With `--variant ALGORITHM_TAG`, repeatable, it times these and no others, where they
+are legal.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
 from gen.errors import GenError
-from gen.families.base import Variant
-from gen.families.names import illegal, variant
+from gen.families.base import Spec, Variant
+from gen.families.names import find_algorithm, illegal, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
+from gen.families.stencil.shapes import extents_of
 from gen.families.stencil.spec import BOUNDARIES
 from gen.store import tuned
 from gen.store.trials import Problem, Trial, Trials
@@ -59,7 +61,7 @@ class Among:
         return InOrder(space, [n for n, one in made.items() if one and one.algorithm.name in self.algorithms])
 
 
-ONE_SWEEP, MANY_STEPS = Among(("naive", "stream")), Among(("temporal", "pipelined"))
+ONE_SWEEP, MANY_STEPS = Among(("naive", "stream", "march")), Among(("temporal", "pipelined", "march"))
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class Case:
     """A stencil at one size.
 
     Attributes:
-        goal: of the copy for one sweep, cells advanced a second times 1e-12 for many; 0 without one.
+        goal: of the copy for one sweep, cells advanced a second times 1e-12 for many; 0 without one. For three axes it
+            is one H100's.
     """
 
     form: Literal["star", "box"]
@@ -77,33 +80,34 @@ class Case:
     extent: int
     boundary: Boundary = "constant"
     goal: float = 0.0
+    axes: int = 2
 
     def __str__(self) -> str:
         steps = "1 sweep" if self.steps == 1 else f"{self.steps} steps"
-        return f"{self.form}2d{self.radius}r {self.dtype.name} {self.extent}^2 {self.boundary} {steps}"
+        return (
+            f"{self.form}{self.axes}d{self.radius}r {self.dtype.name} {self.extent}^{self.axes} {self.boundary} {steps}"
+        )
 
     @property
     def problem(self) -> Problem:
         """The case as a tuner takes it; weights grow in row-major order, together 1."""
-        high = 2 * self.radius + 1
-        weights = np.arange(1.0, high * high + 1).reshape(high, high)
+        shape = (2 * self.radius + 1,) * self.axes
+        weights = np.arange(1.0, np.prod(shape) + 1).reshape(shape)
         if self.form == "star":
             off_axis = sum(index != self.radius for index in np.indices(weights.shape))
             weights[np.asarray(off_axis) > 1] = 0
         weights /= weights.sum()
-        spec = StencilSpec(
-            f"{self.form}2d{self.radius}r", tuple(weights.reshape(-1)), weights.shape, self.dtype, self.boundary
-        )
-        pitches = {"in_pitch": self.extent, "out_pitch": self.extent}
-        return Problem(FAMILY, spec, {"rows": self.extent, "cols": self.extent, **pitches, "steps": self.steps})
+        word = f"{self.form}{self.axes}d{self.radius}r"
+        spec = StencilSpec(word, tuple(weights.reshape(-1)), weights.shape, self.dtype, self.boundary)
+        return Problem(FAMILY, spec, extents_of(spec, (self.extent,) * self.axes, self.steps))
 
     def reached(self, median_us: float, floor_us: float) -> float:
         """What `goal` counts."""
-        return floor_us / median_us if self.steps == 1 else self.extent**2 * self.steps / median_us / 1e6
+        return floor_us / median_us if self.steps == 1 else self.extent**self.axes * self.steps / median_us / 1e6
 
 
 def cases() -> Iterator[Case]:
-    """One sweep and many steps, of each size; boundaries other than the first after it."""
+    """One sweep and many steps, of each size; boundaries other than the first after it; three axes last."""
     for extent in SIZES:
         large = extent == max(SIZES)
         for form, radius, dtype, goal in (
@@ -116,6 +120,15 @@ def cases() -> Iterator[Case]:
         ):  # fmt: skip
             for boundary in BOUNDARIES if (form, dtype) == ("star", F32) and radius == 1 else ("constant",):
                 yield Case(form, radius, dtype, MANY, extent, boundary, goal if large else 0.0)  # type: ignore[arg-type]
+    for form, radius, dtype, one, many in (
+        ("star", 1, F32, 0.95, 1.2), ("star", 2, F32, 0.94, 0.7), ("star", 4, F32, 0.92, 0.35),
+        ("box", 1, F32, 0.92, 0.6), ("star", 1, F64, 0.95, 0.6), ("star", 1, F16, 0.9, 1.5),
+    ):  # fmt: skip
+        for steps, goal in ((1, one), (MANY, many)):
+            for boundary in (
+                ("frozen", "constant", "wrap") if (form, radius, dtype) == ("star", 1, F32) else ("frozen",)
+            ):
+                yield Case(form, radius, dtype, steps, 512, boundary, goal, axes=3)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -140,6 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="for each case")
     parser.add_argument("--only", action="append", default=[], help="cases whose line begins with this; repeatable")
+    parser.add_argument("--variant", action="append", default=[], help="ALGORITHM_TAG to time; repeatable")
     parser.add_argument("--json", type=Path, help="also write every trial to this file")
     options = parser.parse_args()
     need_gpu("python bench/stencil_sweep.py")
@@ -157,12 +171,17 @@ def main() -> int:
             trials = Trials(home)
             for case in wanted:
                 try:
-                    row = measure(case, rows, device, farm, trials, options.seconds)
+                    if options.variant:
+                        row = timed(case, case.problem, named(case.problem.spec, options.variant), device, farm)
+                    else:
+                        row = measure(case, rows, device, farm, trials, options.seconds)
                 except GenError as error:
                     print(f"{case}: {error}", flush=True)
                     continue
                 rows.append(row)
                 print(row, flush=True)
+                for trial in row.trials if options.variant else ():
+                    print(f"  {trial.median_us:10.1f} us  {trial.variant.name.split('__')[1]}", flush=True)
                 if options.json:
                     options.json.write_text(text_of(rows, device, compiler, device.about.copy), encoding="utf-8")
             trials.close()
@@ -199,13 +218,38 @@ def again(case: Case, problem: Problem, like: Row, device: TuningDevice, farm: C
         for one in names
         if illegal(one.algorithm, problem.spec, one.config) is None
     )
+    return timed(case, problem, tuple(made), device, farm)
+
+
+def named(spec: Spec, names: Sequence[str]) -> Sequence[Variant]:
+    """The variants of these algorithms and tags that are legal. Raises GenError where none is."""
+    found = []
+    for name in names:
+        word, _, tag = name.partition("_")
+        algorithm = find_algorithm(FAMILY, word)
+        config = algorithm.config.from_tag(tag, word)
+        if illegal(algorithm, spec, config) is None:
+            found.append(variant(FAMILY, spec, algorithm, config))
+    if not found:
+        raise GenError(
+            "--variant", f"must name a variant that is legal for {spec.label}", ", ".join(names),
+            next_step="gen list shows all algorithms with their parameters",
+        )  # fmt: skip
+    return found
+
+
+def timed(case: Case, problem: Problem, variants: Sequence[Variant], device: TuningDevice, farm: CompileFarm) -> Row:
+    """The fastest of these, all checked and timed."""
     first = base_of(problem, device)
-    compiling = [(one, farm.submit(one.name, render(one), device.limits.arch)) for one in (first, *made)]
+    compiling = [(one, farm.submit(one.name, render(one), device.limits.arch)) for one in (first, *variants)]
     entrants = [Entrant(one, compiled.result()) for one, compiled in compiling]
     session = device.open(problem, entrants[0])
     session.ready().result()
     done = [session.submit(entrant, GIVE_UP_US).result() for entrant in entrants[1:]]
     session.close()
+    done = [trial for trial in done if trial.times_us]
+    if not done:
+        raise GenError(str(case), "must have a variant that ends in time and is right")
     fastest = min(done, key=lambda trial: trial.median_us)
     reached = case.reached(fastest.median_us, device.floor_us(problem))
     return Row(case, fastest.variant, fastest.median_us, reached, done)

@@ -42,7 +42,7 @@ TAGS = {
 }
 SPACE_TAGS = {
     "resident": ("tpb128", "tpb512"),
-    "march": ("w4_u2_n2_r2_s3", "w8_u1_n1_r1_s2", "w4_u1_n2_r4_s4_stcs", "w4_u4_n1_r2_s2"),
+    "march": ("w4_u2_n2_r2_s3", "w4_x2_u1_n1_r1_s2", "w4_u1_n2_r4_s4_stcs", "w4_u4_n1_r2_s2"),
     "march fused": ("w4_u4_n1_r2_s2_t2", "w8_u3_n1_r4_s3_t3", "w8_u3_n1_r2_s2_t4_stcs", "w8_u2_n2_r1_s4_t2"),
     "naive": ("x32_y8_u1", "x32_y2_u2", "x64_y8_u1_wldg", "x32_y8_u1_wconst", "x32_y8_u1_ldcg"),
     "stacked": ("tpb256_u1", "tpb128_u7"),

@@ -68,6 +68,7 @@ ON_SPACE_32_BITS = ON_SPACE.replace("naive_x32_y8_u2", "naive_x32_y8_u2_i32")
 ON_STACKED = ON_SPACE.replace("naive_x32_y8_u2", "stacked_tpb128_u4")
 ON_FROZEN_STACKED = ON_LEVELS.replace("march_w4_u4_n2_r2_s2_t3", "stacked_tpb128_u2")
 ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_n2_r2_s3")
+ON_WIDE_MARCH = ON_MARCH.replace("w4_u2", "w4_x2_u2")
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
 _DERIVATIVE = ON_OVERLAPPED.partition("__")[0]
 _LAPLACIAN = "stencil_laplacian_029fdcc6_f32"
@@ -247,6 +248,10 @@ MUTANTS = (
         (OUTSIDE_WRITE, RACE),
     ),
     Mutant("march: the first lane looks at itself", ON_MARCH, MARCH, "lane * kCells < d) w", "false) w", WRONG),
+    Mutant(
+        "march: warps side by side compute the same columns", ON_WIDE_MARCH, MARCH, "kLanesBefore + 32 * warp_across",
+        "kLanesBefore", WRONG,
+    ),
     # shifted
     Mutant(
         "shifted: products and sums rounded apart", f"{_DERIVATIVE}__shifted_u2_l32_w2", SHIFTED,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from gen.arch import WARP, max_registers_per_thread
+from gen.arch import MAX_THREADS_PER_BLOCK, WARP, max_registers_per_thread
 from gen.dtypes import U32, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
@@ -43,7 +43,8 @@ FUSED_BOUNDARIES = ("constant", "frozen", "wrap")  # whose cells outside need no
 LEAST_BLOCKS = 128  # four fewer than an H100 or H200 has multiprocessors: so many were as fast as twice as many
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the devices that have most
 _LEAST_PLANES, _MANY = 8, 4  # of a block, and how many times as many are many
-_MOST_PLANES = 512  # of a block: its first and last ones are little beside as many
+_VERY_MANY_PLANES, _PLANES_OF_VERY_MANY = 4096, 64  # of an array, and of a block then: 32 bits count those of a block
+_MOST_COVERED = 1.2  # columns of blocks of several warps across, for each column of a row
 _OTHER_REGISTERS = 62  # beside cells and sums
 _OTHER_REGISTERS_OF_LEVELS, _REGISTERS_OF_FROZEN = 45, 12  # the same where steps are fused
 _MAX_TERMS_OF_LANE = 2048  # of a plane, all written out: more, and the loop leaves the instruction cache
@@ -54,6 +55,7 @@ class MarchConfig(Config):
     """How large a block's part of a plane is, how many blocks share the planes, how many planes are on their way."""
 
     warps: int = tunable("w", (4, 8, 12, 16), base=8, help="warps of a block, down the rows")
+    warps_across: int = tunable("x", (1, 2, 4), base=1, off=1, help="warps of a block, along the rows")
     rows: int = tunable("u", (1, 2, 3, 4), base=2, help="rows of cells that a warp computes")
     blocks_per_sm: int = tunable("n", (1, 2, 3, 4), base=2, help="blocks that a multiprocessor holds at once")
     waves: int = tunable(
@@ -62,6 +64,11 @@ class MarchConfig(Config):
     ring: int = tunable("s", (2, 3, 4, 6), base=3, help="planes in shared memory")
     steps: int = tunable("t", (1, 2, 3, 4), base=1, off=1, help="steps that a launch fuses")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
+
+    @property
+    def threads_per_block(self) -> int:
+        """Of all warps."""
+        return WARP * self.warps * self.warps_across
 
 
 class March(StencilAlgorithm[MarchConfig]):
@@ -86,8 +93,12 @@ class March(StencilAlgorithm[MarchConfig]):
             return (
                 f"the planes of its blocks take {needed} bytes of shared memory; there are {MAX_SHARED_BYTES} at most"
             )
+        if config.threads_per_block > MAX_THREADS_PER_BLOCK:
+            return f"its blocks have {config.threads_per_block} threads; there are {MAX_THREADS_PER_BLOCK} at most"
         if config.steps == 1:
             return None
+        if config.warps_across > 1:
+            return "fused steps have warps side by side down the rows alone"
         for axis, boundary in zip(spec.axes, spec.boundaries, strict=True):
             if boundary not in FUSED_BOUNDARIES:
                 return f"fused steps would need {boundary} {axis} at every level"
@@ -99,7 +110,7 @@ class March(StencilAlgorithm[MarchConfig]):
 
     def unsearched(self, spec: StencilSpec, config: MarchConfig) -> str | None:
         """Registers must suffice for all sums, the code not be too long, and half of what is computed be written."""
-        warps = config.warps * config.blocks_per_sm
+        warps = config.warps * config.warps_across * config.blocks_per_sm
         needed, allowed = registers(spec, config), max_registers_per_thread(warps)
         if needed > allowed:
             return f"it needs about {needed} registers a thread, and {warps} warps leave {allowed}"
@@ -123,6 +134,9 @@ class March(StencilAlgorithm[MarchConfig]):
         blocks = _Block.of(spec, config).tiles(spec).count.at(extents) * max(planes // _least_planes(spec, config), 1)
         if blocks < LEAST_BLOCKS:
             return f"{blocks} blocks leave multiprocessors of a large device without one"
+        wide, cols = _Block.of(spec, config).own_lanes * cells_of_vector(spec), extents["cols"]
+        if config.warps_across > 1 and -(-cols // wide) * wide > _MOST_COVERED * cols:
+            return f"blocks of {wide} columns leave much of the last ones outside rows of {cols}"
         return too_small_for_warps(spec, extents)
 
     @override
@@ -148,14 +162,14 @@ class March(StencilAlgorithm[MarchConfig]):
         few = (at_once // tiles.count.at_least(1)).at_most(size("planes") // _least_planes(spec, config))
         many = size("planes") // (_MANY * _least_planes(spec, config))
         parts = (at_once * config.waves // tiles.count.at_least(1)).at_most(many).at_least(few).at_least(1)
-        parts = parts.at_least(size("planes").ceil_div(_MOST_PLANES))
+        parts = parts.at_least(size("planes") // _VERY_MANY_PLANES * (_VERY_MANY_PLANES // _PLANES_OF_VERY_MANY))
         block_planes = size("planes").ceil_div(parts).called("block_planes")
         blocks = tiles.count * size("planes").ceil_div(block_planes.at_least(1))
 
         def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
             return Launch(
                 grid=(blocks, ONE, ONE),
-                block=(WARP * config.warps, 1, 1),
+                block=(config.threads_per_block, 1, 1),
                 arguments=(
                     source,
                     target,
@@ -204,8 +218,8 @@ class _Block:
         rows, beside = config.warps * config.rows, reach.high - 1
         if steps == 1:
             pad = -(-reach.side // cells_of_vector(spec))
-            plane_rows, lanes, edges = rows + beside, WARP + 2 * pad, 0
-            before, after, own_rows, own_lanes = pad, pad, rows, WARP
+            before, after, own_rows, own_lanes = pad, pad, rows, WARP * config.warps_across
+            plane_rows, lanes, edges = rows + beside, own_lanes + 2 * pad, 0
         else:
             plane_rows, lanes, edges = rows, WARP, 2 * (steps - 1) * config.warps * max(beside, 1) * WARP
             before, after = (-(-steps * far // cells_of_vector(spec)) for far in (reach.left, reach.right))
