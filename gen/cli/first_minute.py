@@ -206,8 +206,8 @@ def _tell(so_far: _Progress, limits: Limits, fault: Fault | None, seconds: float
     if waiting:
         output.text(f"The minute was over before {waiting} of the variants were proven.")
     output.text(
-        f"That took {seconds:.0f} s. On a GPU the same command measures every variant of every kernel of the "
-        "catalogue, writes the winners to tuned.json and as .cu files, and gen.load hands them over."
+        f"That took {seconds:.0f} s. On a GPU the same command measures variants of every kernel of the catalogue "
+        "for a minute, writes the winners to tuned.json and as .cu files, and gen.load hands them over."
     )
     output.text("Next: gen tune --all proves the whole catalogue, which takes minutes; gen list; gen explain NAME.")
 
