@@ -740,21 +740,23 @@ int queue(Context& context, const Spec& spec, const Code& code, Plan& plan, uint
     const Plan::Step& step = plan.step[place];
     const bool launches = step.grid[0] != 0 && step.grid[1] != 0 && step.grid[2] != 0 && step.times > 0;
     void* function = nullptr;
-    if (launches)
+    if (launches) {
       if (const int status = function_of(context, spec, code, step, &function)) return status;
+    }
     for (Int time = 0; time < step.times; ++time) {
       for (int a = step.first_argument; a < step.first_argument + step.arguments; ++a) {
         Plan::Argument& argument = plan.argument[a];
         pointers[a] = argument.slot < 0 ? static_cast<void*>(argument.bytes) : static_cast<void*>(&slots[argument.slot]);
       }
-      if (launches && step.together)
+      if (launches && step.together) {
         GEN_CALL(cuLaunchCooperativeKernel, function, static_cast<unsigned>(step.grid[0]),
                  static_cast<unsigned>(step.grid[1]), static_cast<unsigned>(step.grid[2]), step.block[0], step.block[1],
                  step.block[2], static_cast<unsigned>(step.shared_bytes), stream, pointers + step.first_argument);
-      else if (launches)
+      } else if (launches) {
         GEN_CALL(cuLaunchKernel, function, static_cast<unsigned>(step.grid[0]), static_cast<unsigned>(step.grid[1]),
                  static_cast<unsigned>(step.grid[2]), step.block[0], step.block[1], step.block[2],
                  static_cast<unsigned>(step.shared_bytes), stream, pointers + step.first_argument, nullptr);
+      }
       for (int s = step.first_swap; s < step.first_swap + step.swaps; ++s)
         std::swap(slots[plan.swapped[s][0]], slots[plan.swapped[s][1]]);
     }

@@ -181,9 +181,12 @@ def test_a_repeated_call_prepares_nothing(backend: FakeDevice) -> None:
     assert (len(backend.prepared), len(backend.loaded)) == (2, 1)
 
 
+MANY_LAUNCHES = gen.stencil(gen.star(3, 1), boundary="reflect")  # no launch fuses its steps
+
+
 def test_a_call_of_many_launches_becomes_a_graph_when_it_is_repeated(backend: FakeDevice) -> None:
-    kernel = gen.load(gen.stencil(gen.star(2, 1)), device=backend)
-    image, out, other = (OnDevice(np.zeros((400, 500), np.float32)) for _ in range(3))
+    kernel = gen.load(MANY_LAUNCHES, device=backend)
+    image, out, other = (OnDevice(np.zeros((4, 100, 500), np.float32)) for _ in range(3))
     for _ in range(3):
         kernel(image, out=out, steps=100, stream=5)
     assert len(backend.launched) == 1
@@ -203,8 +206,8 @@ def test_a_call_of_many_launches_becomes_a_graph_when_it_is_repeated(backend: Fa
 
 
 def test_few_graphs_are_kept(backend: FakeDevice) -> None:
-    kernel, image = gen.load(gen.stencil(gen.star(2, 1)), device=backend), OnDevice(np.zeros((400, 500), np.float32))
-    memory = np.zeros((2 * MOST_GRAPHS, 400, 504), np.float32)[:, :, :500]  # all alike in how they are aligned
+    kernel, image = gen.load(MANY_LAUNCHES, device=backend), OnDevice(np.zeros((4, 100, 500), np.float32))
+    memory = np.zeros((2 * MOST_GRAPHS, 4, 100, 504), np.float32)[..., :500]  # all alike in how they are aligned
     outs = [OnDevice(array) for array in memory]
     for out in outs * 3:
         kernel(image, out=out, steps=100)

@@ -27,8 +27,9 @@ WHOLE = Space.at
 
 
 def part(space: Space, number: int) -> Variant | None:
-    """Every fifth number of a space: enough for anything that can happen to variants."""
-    return WHOLE(space, number) if number % 5 == 0 else None
+    """Every fifth number of a space, without what takes no arrays so small: enough for all that can happen."""
+    made = WHOLE(space, number) if number % 5 == 0 else None
+    return None if made is None or made.algorithm.name == "persistent" else made
 
 
 with pytest.MonkeyPatch.context() as patch:
