@@ -9,6 +9,7 @@ an actor wait for no compilation. A worker that is lost costs its job only: Dask
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import multiprocessing
 from collections import Counter
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -28,7 +29,7 @@ from gen.errors import CompileError, DeviceError, GenError, MissingToolError, Ru
 from gen.families.base import Limits
 from gen.gpu.device import GpuInfo, count_gpus, find_gpu
 from gen.gpu.lock import alone_on
-from gen.paths import cache_home, how_to_install, output_home
+from gen.paths import cache_home, how_to_install, output_home, templates_root
 from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiled, Compiler
 from gen.toolchain.farm import CompileFarm
@@ -224,10 +225,6 @@ class Cluster:
         _check_versions({worker: about.gen for worker, about in workers.items()}, address)
         first, one = next(iter(workers.items()))
         for worker, other in workers.items():
-            if other.gen != __version__:
-                raise RunError(
-                    f"The worker at {worker}", f"must have gen {__version__}, as this process has", other.gen
-                )
             if (other.compiler, other.options) != (one.compiler, one.options):
                 rule = f"must have the compiler that {first} has, {one.compiler} {one.options}".rstrip()
                 raise RunError(f"The worker at {worker}", rule, f"{other.compiler} {other.options}".rstrip())
@@ -278,8 +275,8 @@ def _check_versions(versions: Mapping[str, str], address: str) -> None:
     if not versions:
         raise DeviceError(f"The scheduler at {address}", "has no worker", next_step=_begin(address))
     for worker, version in versions.items():
-        if version != __version__:
-            raise RunError(f"The worker at {worker}", f"must have gen {__version__}, as this process has", version)
+        if version != _version():
+            raise RunError(f"The worker at {worker}", f"must have gen {_version()}, as this process has", version)
 
 
 def _begin(address: str) -> str:
@@ -287,7 +284,7 @@ def _begin(address: str) -> str:
 
 
 def _without_gen(error: ImportError) -> RunError:
-    return RunError("The workers of the cluster", f"must have gen {__version__}", error)
+    return RunError("The workers of the cluster", f"must have gen {_version()}", error)
 
 
 class _RemoteDevice:
@@ -394,8 +391,14 @@ class _RemoteSession:
 # ---- what runs on workers
 
 
+@cache
 def _version() -> str:
-    return __version__
+    """The version of this gen, with a digest of its sources: a variant must mean the same everywhere."""
+    digest = hashlib.sha256()
+    for root, suffix in ((Path(__file__).parents[1], "py"), (Path(str(templates_root())), "jinja")):
+        for path in sorted(root.rglob(f"*.{suffix}")):
+            digest.update(path.read_bytes())
+    return f"{__version__}, sources {digest.hexdigest()[:8]}"
 
 
 def _about(tools: Tools, dask_worker: Any) -> _About:
@@ -403,7 +406,7 @@ def _about(tools: Tools, dask_worker: Any) -> _About:
     compiler, state = tools.compiler(), dask_worker.state
     announced = int(state.total_resources.get(RESOURCE, 0))
     models = tuple(found.name for number in range(announced) if (found := tools.find(number)) is not None)
-    return _About(__version__, compiler.version, compiler.options, state.nthreads, announced, models)
+    return _About(_version(), compiler.version, compiler.options, state.nthreads, announced, models)
 
 
 def _let_it_have_processes(close: Callable[[], None]) -> None:

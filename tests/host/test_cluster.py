@@ -126,8 +126,11 @@ def test_workers_that_differ_are_refused(address: str, tmp_path: Path, monkeypat
         Cluster(address, FakeTools(tmp_path, apart=True))
     with pytest.raises(DeviceError, match=r"must have as many GPUs as it announces, 1 \(got 0\)"):
         Cluster(address, FakeTools(tmp_path, gpus=0))
-    monkeypatch.setattr(module, "__version__", "99")
-    with pytest.raises(RunError, match=r"The worker at tcp://.* must have gen 99, as this process has \(got "):
+    version = module._version()
+    monkeypatch.setattr(module, "_version", lambda: "99")
+    with pytest.raises(
+        RunError, match=rf"The worker at tcp://.* must have gen 99, as this process has \(got {version}"
+    ):
         Cluster(address, FakeTools(tmp_path))
 
 
