@@ -129,8 +129,8 @@ MUTANTS = (
     ),
     Mutant("stencil: place after the last [2]", ON_STENCIL, STENCIL, "i < n ? i : -1", "i <= n ? i : -1", OUTSIDE_READ),
     Mutant(
-        "stencil: row after the last [2]", ON_STENCIL, STENCIL, "kBlockY * kUnroll + kDown <= rows",
-        "kBlockY * kUnroll <= rows", OUTSIDE_READ,
+        "stencil: row after the last [2]", ON_STENCIL, STENCIL, "first_row + kUnroll + kDown <= rows",
+        "first_row + kUnroll <= rows", OUTSIDE_READ,
     ),
     Mutant(
         "stencil: reads around the ends of rows", ON_STENCIL, STENCIL,
@@ -143,8 +143,8 @@ MUTANTS = (
     Mutant("stencil: sum begins at 1", ON_STENCIL, STENCIL, "sum[kUnroll] = {};", "sum[kUnroll] = {1.0f};", WRONG),
     Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum[", "int sum[", WRONG),
     Mutant(
-        "stencil: rows of a thread with the weights of the first", ON_STENCIL, STENCIL, "const int y = j - u;",
-        "const int y = j;", WRONG,
+        "stencil: rows of a thread with the weights of the first", ON_STENCIL, STENCIL,
+        "const int y = j - u;  // of the weights of row u\n          if", "const int y = j;\n          if", WRONG,
     ),
     Mutant(
         "stencil: a cell not read that a later row needs", ON_STENCIL, STENCIL, "is_read |= 0 <=", "is_read = 0 <=",
@@ -156,8 +156,7 @@ MUTANTS = (
     ),
     Mutant("stencil: last columns unguarded", ON_STENCIL, STENCIL, "", "", OUTSIDE_WRITE, at="last columns"),
     Mutant(
-        "stencil: swapped extents [6]", ON_STENCIL, STENCIL, "if (col >= cols || first", "if (col >= rows || first",
-        WRONG,
+        "stencil: swapped extents [6]", ON_STENCIL, STENCIL, "if (col >= cols || {{", "if (col >= rows || {{", WRONG,
     ),
     Mutant(
         "stencil: wrong pitch of the input", ON_STENCIL, STENCIL, '"row * in_pitch + col', '"row * cols + col',
