@@ -180,11 +180,6 @@ class _Layout:
         """Where a unit's results begin among those of all, in elements."""
         return self.of_row * (self.units[unit][0].first if self.kept else unit)
 
-    def count(self, unit: int) -> int:
-        """How many elements of each output a unit has."""
-        pieces = self.units[unit]
-        return self.of_row * (pieces[-1].end - pieces[0].first if self.kept else 1)
-
 
 class ShardedReduction(Scattering):
     """A reduction of an array on several devices. Threads may share one.
