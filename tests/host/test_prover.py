@@ -89,7 +89,8 @@ def test_a_right_kernel_passes_the_cases_of_its_family(made: Variant) -> None:
 
 @each_with_out
 def test_a_kernel_that_drops_the_last_element_is_wrong_in_its_output(made: Variant) -> None:
-    said = reason(NumpyKernel(made, drop_last=True), awkward(made))
+    case = replace(awkward(made), seed=2)  # in which the last of the units that are merged has elements
+    said = reason(NumpyKernel(made, drop_last=True), case)
     assert said.startswith("out")
     assert "exactly" in said or made.family.name == "merge"  # what it merges may have been rounded
     assert "elements are wrong" in said

@@ -11,8 +11,8 @@ import numpy as np
 from typing_extensions import override
 
 from gen.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I64, U64, DType
-from gen.errors import ShapeError, SpecError
-from gen.families.base import Algorithm, Array, Expected, Extents, Layout, Operand
+from gen.errors import SpecError
+from gen.families.base import Algorithm, Array, Expected, Extents, Operand
 from gen.families.config import Config
 from gen.families.extents import DenseFamily
 from gen.families.merge.spec import COUNTS, MergeSpec, from_json
@@ -51,13 +51,6 @@ class Merges(DenseFamily[MergeSpec]):
             return None
 
     @override
-    def extents(self, spec: MergeSpec, layouts: Mapping[str, Layout]) -> Extents:
-        found = super().extents(spec, layouts)
-        if found["units"] == 0:
-            raise ShapeError(COUNTS, "must have at least one unit", 0)
-        return found
-
-    @override
     def holds_places(self, spec: MergeSpec, operand: Operand) -> bool:
         return operand.name == COUNTS or operand.name in ("partial_argmin", "partial_argmax")
 
@@ -79,7 +72,19 @@ class Merges(DenseFamily[MergeSpec]):
 
     def cases(self, spec: MergeSpec) -> Iterator[Extents]:
         """Nothing, one, one off a block; few units and many."""
-        for units, n in ((1, 0), (1, 1), (2, 1), (3, 5), (7, 33), (8, 127), (9, 64), (64, 1), (33, 129), (5, 300)):
+        for units, n in (
+            (1, 0),
+            (0, 3),
+            (1, 1),
+            (2, 1),
+            (3, 5),
+            (7, 33),
+            (8, 127),
+            (9, 64),
+            (64, 1),
+            (33, 129),
+            (5, 300),
+        ):
             yield {"units": units, "n": n}
 
     @override
