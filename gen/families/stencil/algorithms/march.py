@@ -131,7 +131,8 @@ class March(StencilAlgorithm[MarchConfig]):
         """Its warps need as many cells as those of `stream`, its blocks planes to march through, a device blocks."""
         if (planes := extents["planes"]) < reach_of(spec).deep:
             return f"{planes} planes are few: blocks bring {reach_of(spec).deep} for each cell"
-        blocks = _Block.of(spec, config).tiles(spec).count.at(extents) * max(planes // _least_planes(spec, config), 1)
+        least = _least_planes(spec, config) * (1 if config.steps == 1 else 2)
+        blocks = _Block.of(spec, config).tiles(spec).count.at(extents) * max(planes // least, 1)
         if blocks < LEAST_BLOCKS:
             return f"{blocks} blocks leave multiprocessors of a large device without one"
         wide, cols = _Block.of(spec, config).own_lanes * cells_of_vector(spec), extents["cols"]
@@ -233,8 +234,8 @@ class _Block:
 
 
 def _least_planes(spec: StencilSpec, config: MarchConfig) -> int:
-    """That a block writes, where there are as many: no fewer than its ends use up, which are computed twice."""
-    return max(_LEAST_PLANES, config.steps * (reach_of(spec).deep - 1))
+    """That a block writes, where there are as many: twice those that its ends use up, which are computed twice."""
+    return max(_LEAST_PLANES, 2 * config.steps * (reach_of(spec).deep - 1))
 
 
 def registers(spec: StencilSpec, config: MarchConfig) -> int:
