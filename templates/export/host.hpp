@@ -885,7 +885,7 @@ std::string words_for(const Spec& spec, const Plan& plan, const Plan::Step& step
             : slot < spec.arrays ? spec.operands[slot].name
                                  : "scratch" + std::to_string(slot - spec.arrays);
   }
-  text += ") " + number(step.times) + " times";
+  text += (step.together ? ") together " : ") ") + number(step.times) + " times";
   for (int s = step.first_swap; s < step.first_swap + step.swaps; ++s)
     text += ", swap " + std::to_string(plan.swapped[s][0]) + " " + std::to_string(plan.swapped[s][1]);
   return text + "\n";
