@@ -46,6 +46,10 @@ def stencil(
     dtype: Annotated[str, typer.Option(metavar="DTYPE", help="Of the cells.")] = "f32",
     cval: Annotated[float, typer.Option(metavar="X", help="The value outside, where that is constant.")] = 0.0,
     origin: Annotated[list[int] | None, option("--origin", "N", f"Shifts the weights, {_AXES}. Default: 0.")] = None,
+    reassociate: Annotated[
+        bool,
+        typer.Option("--reassociate", help="Add the terms of symmetric weights in an order of fewer operations."),
+    ] = False,
     word: Annotated[str, typer.Option(metavar="WORD", help="What stands in the names of its kernels.")] = "weights",
     out: Out = None,
     json: Json = False,
@@ -62,6 +66,7 @@ def stencil(
         dtype=dtype,
         cval=cval,
         origin=_axes(origin or [0]),
+        reassociate=reassociate,
         word=word,
     )
     name = gen.remember(made, home=home_of(out))

@@ -23,6 +23,12 @@ def test_a_stencil_gets_the_name_that_python_gives_it_and_every_command_knows_it
     assert name in run("show", name).out
 
 
+def test_terms_are_reassociated_where_that_is_asked_for(home: Path) -> None:
+    name = run("spec", "stencil", "--weights", "[[1,2,1],[2,4,2],[1,2,1]]", "--reassociate").out.strip()
+    assert name == f"stencil_{gen.stencil([[1, 2, 1], [2, 4, 2], [1, 2, 1]], reassociate=True).label}"
+    assert read_specs(home)[name]["reassociate"] is True
+
+
 def test_flags_have_no_type_in_the_help() -> None:
     assert "<bool>" not in run("spec", "stencil", "--help").out
 
