@@ -43,7 +43,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 cc3cfd63e906d699
+// Template: stencil/temporal.cu.jinja, with its partials sha256 7e405991ae3f9635
 //
 // Written by gen: change the template, not this file.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice, product
 from types import MappingProxyType
 from typing import Any
@@ -231,6 +232,11 @@ class Stencil(DenseFamily[StencilSpec]):
                 )
                 yield from ((name, *one) for one in islice(found, 1))
         yield from ((name, _BLUR, config) for name, config in _REASSOCIATED)
+        yield (
+            "naive",
+            replace(_BLUR, shape=(1, *_BLUR.shape), boundary=("constant", *_BLUR.boundaries), origin=0),
+            NaiveConfig(),
+        )
 
     def base(self, spec: StencilSpec, shape_class: str) -> tuple[str, Config]:
         """`naive`: whole warps along the rows, eight rows a block share their neighbours in the cache."""

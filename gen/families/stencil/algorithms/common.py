@@ -172,12 +172,14 @@ class RowTables:
     """How rows of a window are added where terms are reassociated, as a template writes it.
 
     Attributes:
-        base_lines: the bases, as the lines of a C++ initializer.
+        lines: the weights of an image, as the lines of a C++ initializer.
+        base_lines: the bases, likewise.
         base_of: of each row, -1 for none.
         factors: of these bases.
         paired: whether cells at each distance from the centre are added to those on the other side first.
     """
 
+    lines: tuple[str, ...]
     base_lines: tuple[str, ...]
     base_of: tuple[int, ...]
     factors: tuple[str, ...]
@@ -192,6 +194,7 @@ def row_tables(spec: StencilSpec, reach: Sides) -> RowTables | bool:
     sums = [terms.sums.get(down, RowSum()) for down in range(-reach.up, reach.down + 1)]
     bases = [[base.get(along, 0.0) for along in range(-reach.left, reach.right + 1)] for base in terms.bases]
     return RowTables(
+        window_lines(image_of(spec), reach),
         weight_lines(bases, number) if bases else (),
         tuple(-1 if one.base is None else one.base for one in sums),
         tuple(literal(one.factor, number) for one in sums),
