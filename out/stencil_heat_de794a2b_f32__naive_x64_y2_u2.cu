@@ -21,7 +21,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"block_x": 64, "block_y": 2, "unroll": 2}
-// Template: stencil/naive.cu.jinja, with its partials sha256 282f7063cd869645
+// Template: stencil/naive.cu.jinja, with its partials sha256 837183737d9210b1
 //
 // Written by gen: change the template, not this file.
 
@@ -94,7 +94,9 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     // loaded; fewer than none where a cell is a constant.
     long long row_of[kRowsRead], col_of[kWide];
 #pragma unroll
-    for (int j = 0; j < kRowsRead; ++j) row_of[j] = none_outside(first_row + j - kUp, rows) * in_pitch;
+    for (int j = 0; j < kRowsRead; ++j) {
+      row_of[j] = none_outside(first_row + j - kUp, rows) * in_pitch;
+    }
 #pragma unroll
     for (int x = 0; x < kWide; ++x) col_of[x] = none_outside(col + x - kLeft, cols);
     const auto cell = [&](int j, int x) {
