@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from pathlib import Path
 from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone, of_one_model
 from gen.emit.render import render
+from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import heuristic_variants
@@ -81,12 +83,21 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="the budget of each run of gen tune")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
-    need_gpu("python bench/tune_gpus.py")
+    gpu = need_gpu("python bench/tune_gpus.py")
     from gen.tune.device import IsolatedDevice
     from gen.tune.session import GpuFactory
 
     numbers = of_one_model(None)
     rates: list[Rate] = []
+    rows: list[Disturbance] = []
+
+    def write() -> None:  # what is there by then is kept
+        cores = len(os.sched_getaffinity(0))
+        write_results(
+            options.json, "python bench/tune_gpus.py", gpu, {"gpus": len(numbers), "cores": cores},
+            rates=[asdict(rate) for rate in rates], rows=[asdict(row) for row in rows],
+        )  # fmt: skip
+
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for count in range(1, len(numbers) + 1):
@@ -95,7 +106,7 @@ def main() -> int:
             print(f"{count} GPUs: {rate.tried} variants of {rate.problems} problems in {rate.seconds:.1f} s, "
                   f"{rate.a_second:.1f} a second, {rate.a_second / rates[0].a_second:.3f} times one",
                   flush=True)  # fmt: skip
-        rows: list[Disturbance] = []
+            write()
         with ExitStack() as kept:
             for number in numbers:
                 kept.enter_context(alone(number, None, "bench/tune_gpus.py"))
@@ -107,10 +118,7 @@ def main() -> int:
                     rows.append(row)
                     print(f"{row.problem} {row.variant}: {row.idle_us:.2f} us, times {row.ratio:.4f} "
                           f"({row.low:.4f} to {row.high:.4f}) while the machine tunes", flush=True)  # fmt: skip
-            write_results(
-                options.json, "python bench/tune_gpus.py", devices[0], {"gpus": len(numbers), "cores": farm.width},
-                rates=[asdict(rate) for rate in rates], rows=[asdict(row) for row in rows],
-            )  # fmt: skip
+                write()
     return 0 if all(row.is_free for row in rows) else 1
 
 
@@ -119,7 +127,9 @@ def rate_of(numbers: Sequence[int], seconds: float, home: Path) -> Rate:
     home.mkdir()
     (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
     words = ["tune", TUNED, "--gpu", ",".join(map(str, numbers)), "--budget", f"{seconds}s", "--out", str(home)]
-    done = subprocess.run([sys.executable, "-m", "gen", *words, "--json"], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run([sys.executable, "-m", "gen", *words, "--json"], stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise RunError("gen tune", "must find winners; it says above why it has not", f"status {done.returncode}")
     return rate_in(json.loads(done.stdout), len(numbers))
 
 
