@@ -43,10 +43,20 @@ OTHER_INSTRUCTIONS = 0.7  # instructions a cell and step beside sums and shuffle
 
 # Fast at 512 x 512 x 512 on an H100: warps, rows, blocks of a multiprocessor, waves, places of the ring, steps.
 _MARCHES = ((8, 2, 2, 4, 3, 1), (16, 2, 1, 4, 3, 1), (8, 4, 1, 2, 3, 1), (8, 4, 2, 2, 2, 1), (8, 4, 1, 1, 4, 1))
-_MARCHES_OF_FAR_WEIGHTS = ((4, 4, 2, 1, 2, 1), (8, 2, 1, 4, 3, 1), (4, 2, 2, 4, 3, 1), (8, 1, 2, 4, 3, 1))
+_WIDE_MARCHES = (
+    MarchConfig(warps=4, warps_across=4, rows=4, blocks_per_sm=1, waves=2, ring=3),
+    MarchConfig(warps=8, warps_across=2, rows=4, blocks_per_sm=1, waves=1, ring=4),
+)
+_MARCHES_OF_FAR_WEIGHTS = (
+    (16, 2, 1, 4, 3, 1),
+    (4, 4, 2, 1, 2, 1),
+    (8, 2, 1, 4, 3, 1),
+    (4, 2, 2, 4, 3, 1),
+    (8, 1, 2, 4, 3, 1),
+)
 _MARCHES_OF_FEW_CELLS = ((8, 2, 2, 1, 3, 1), (4, 2, 4, 1, 3, 1), (4, 1, 4, 1, 3, 1))  # more blocks; not timed
 _FUSED_MARCHES = ((8, 4, 1, 5, 4, 4), (8, 4, 1, 4, 3, 3), (12, 3, 1, 4, 3, 3), (16, 3, 1, 4, 3, 2), (8, 4, 1, 4, 3, 2))
-_FUSED_MARCHES_OF_MANY_WEIGHTS = ((12, 4, 1, 4, 3, 2), (8, 4, 1, 5, 4, 2), (12, 3, 1, 3, 4, 2), (16, 3, 1, 4, 3, 2))
+_FUSED_MARCHES_OF_MANY_WEIGHTS = ((16, 3, 1, 4, 3, 2), (12, 4, 1, 4, 3, 2), (8, 4, 1, 5, 4, 2), (12, 3, 1, 3, 4, 2))
 _FUSED_MARCHES_OF_SMALL_CELLS = ((8, 4, 1, 4, 3, 2), (8, 3, 1, 4, 3, 2), (12, 2, 1, 4, 3, 2))
 # With more weights, or cells of other types, fused steps were not timed, or take longer than single ones.
 _FEW_WEIGHTS, _MANY_WEIGHTS_TO_FUSE, _FAR_TO_FUSE = 8, 27, 2
@@ -196,8 +206,11 @@ def _fused_marches(spec: StencilSpec) -> tuple[Choice, ...]:
 
 def _single_marches(spec: StencilSpec) -> tuple[Choice, ...]:
     """Of one step; others where weights reach over many planes."""
-    choices = _MARCHES_OF_FAR_WEIGHTS if reach_of(spec).deep > _MANY_PLANES else _MARCHES
-    return _marches(spec, (*choices, *_MARCHES_OF_FEW_CELLS))
+    if reach_of(spec).deep > _MANY_PLANES:
+        return _marches(spec, (*_MARCHES_OF_FAR_WEIGHTS, *_MARCHES_OF_FEW_CELLS))
+    march = March()
+    wide = tuple(("march", config) for config in _WIDE_MARCHES if is_searched(march, spec, config))
+    return (*_marches(spec, _MARCHES), *wide, *_marches(spec, _MARCHES_OF_FEW_CELLS))
 
 
 def _marches(spec: StencilSpec, choices: Iterable[tuple[int, int, int, int, int, int]]) -> tuple[Choice, ...]:
