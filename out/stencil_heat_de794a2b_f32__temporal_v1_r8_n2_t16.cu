@@ -9,10 +9,8 @@
 // Let:      across = (cols + 95) / 96
 // Let:      strips = min(max(min((multiprocessors * 16) / max(inner_across + ((across -
 //           inner_across) * 3), 1), rows / 32), 1), rows)
+// Let:      full_launches = steps / 16
 // Let:      launches = (steps + 15) / 16
-// Let:      short_launches = min(((launches * 16) - steps) / 4, steps / 12)
-// Let:      other_steps = steps - (short_launches * 12)
-// Let:      full_launches = other_steps / 16
 // Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
 //           in_pitch, out_pitch, strips, inner_across), min(full_launches, 1) * (launches % 2)
 //           times; then in and out change places; then out and spare change places
@@ -22,35 +20,23 @@
 // Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
 //           out_pitch, out_pitch, strips, inner_across), full_launches - min(full_launches, 1)
 //           times; then in and out change places
-// Launch:   .._short <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out,
-//           rows, cols, in_pitch, out_pitch, strips, inner_across), (min(short_launches, 1) * (1 -
-//           min(full_launches, 1))) * (launches % 2) times; then in and out change places; then
-//           out and spare change places
-// Launch:   .._short <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, spare,
-//           rows, cols, in_pitch, out_pitch, strips, inner_across), (min(short_launches, 1) * (1 -
-//           min(full_launches, 1))) * (1 - (launches % 2)) times; then in and spare change places
-// Launch:   .._short <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out,
-//           rows, cols, out_pitch, out_pitch, strips, inner_across), short_launches -
-//           (min(short_launches, 1) * (1 - min(full_launches, 1))) times; then in and out change
-//           places
 // Launch:   .._rest <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out,
-//           rows, cols, (in_pitch * (1 - min(full_launches + short_launches, 1))) + (out_pitch *
-//           min(full_launches + short_launches, 1)), out_pitch, strips, inner_across, other_steps
-//           % 16), min(other_steps % 16, 1) times
+//           rows, cols, (in_pitch * (1 - min(full_launches + 0, 1))) + (out_pitch *
+//           min(full_launches + 0, 1)), out_pitch, strips, inner_across, steps % 16), min(steps %
+//           16, 1) times
 // Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
 // Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(launches, 1), 2) - 1) bytes
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
-// Template: stencil/temporal.cu.jinja, with its partials sha256 7e405991ae3f9635
+// Template: stencil/temporal.cu.jinja, with its partials sha256 c4b288283d41238b
 //
 // Written by gen: change the template, not this file.
 
 namespace stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16 {
 
 constexpr int kSteps = 16;  // of a launch: each row passes through a level for every step
-constexpr int kShortSteps = 12;  // of a launch that has fewer
 constexpr int kVectors = 1;  // of 16 bytes, next to each other in a lane
 constexpr int kThreadsPerBlock = 32;  // a warp, so that multiprocessors can be filled evenly
 constexpr int kBlocksPerSm = 8;  // that registers are kept few enough for
@@ -454,17 +440,6 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocksPerSm)
   stream<true>(in, out, rows, cols, in_pitch, out_pitch, strips, inner_across, kSteps, ahead);
 }
 
-// The same for kShortSteps: a call whose steps kSteps does not divide ends with such launches.
-extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocksPerSm)
-    stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16_short(
-        const float* __restrict__ in, float* __restrict__ out,
-        long long rows, long long cols, long long in_pitch, long long out_pitch,
-        unsigned strips, unsigned inner_across) {
-  __shared__ uint4 ahead[kRound][kVectors][32];
-  stream<false>(
-      in, out, rows, cols, in_pitch, out_pitch, strips, inner_across, kShortSteps, ahead);
-}
-
 // Fewer steps than kSteps: what is left at the end.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16_rest(
@@ -502,19 +477,15 @@ inline cudaError_t launch(
   const long long part_2 = max(inner_across + (across - inner_across) * 3, 1LL);
   const long long strips = min(max(min(part_1 / part_2, rows / 32), 1LL), rows);
   const long long blocks = strips * (inner_across + (across - inner_across) * 3);
+  const long long full_launches = steps / 16;
   const long long launches = (steps + 15) / 16;
-  const long long short_launches = min((launches * 16 - steps) / 4, steps / 12);
-  const long long other_steps = steps - short_launches * 12;
-  const long long full_launches = other_steps / 16;
-  const long long part_4 = launches % 2;
-  const long long part_3 = min(short_launches, 1LL) * (1 - min(full_launches, 1LL));
-  const long long part_5 = in_pitch * (1 - min(full_launches + short_launches, 1LL));
-  const long long part_6 = out_pitch * min(full_launches + short_launches, 1LL);
+  const long long part_3 = in_pitch * (1 - min(full_launches + 0, 1LL));
+  const long long part_4 = out_pitch * min(full_launches + 0, 1LL);
   const long long blocks_copy = (rows * cols + 255) / 256;
   float* now_in = const_cast<float*>(in);  // it is only read
   float* now_out = out;
   float* now_spare = static_cast<float*>(spare);
-  for (long long time = 0; time < min(full_launches, 1LL) * part_4; ++time) {
+  for (long long time = 0; time < min(full_launches, 1LL) * (launches % 2); ++time) {
     if (blocks > 0) {
       stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16<<<blocks, 32, 0, stream>>>(
           now_in, now_out, rows, cols, in_pitch, out_pitch, strips, inner_across);
@@ -522,7 +493,7 @@ inline cudaError_t launch(
     std::swap(now_in, now_out);
     std::swap(now_out, now_spare);
   }
-  for (long long time = 0; time < min(full_launches, 1LL) * (1 - part_4); ++time) {
+  for (long long time = 0; time < min(full_launches, 1LL) * (1 - launches % 2); ++time) {
     if (blocks > 0) {
       stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16<<<blocks, 32, 0, stream>>>(
           now_in, now_spare, rows, cols, in_pitch, out_pitch, strips, inner_across);
@@ -536,33 +507,11 @@ inline cudaError_t launch(
     }
     std::swap(now_in, now_out);
   }
-  for (long long time = 0; time < part_3 * part_4; ++time) {
-    if (blocks > 0) {
-      stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16_short<<<blocks, 32, 0, stream>>>(
-          now_in, now_out, rows, cols, in_pitch, out_pitch, strips, inner_across);
-    }
-    std::swap(now_in, now_out);
-    std::swap(now_out, now_spare);
-  }
-  for (long long time = 0; time < part_3 * (1 - part_4); ++time) {
-    if (blocks > 0) {
-      stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16_short<<<blocks, 32, 0, stream>>>(
-          now_in, now_spare, rows, cols, in_pitch, out_pitch, strips, inner_across);
-    }
-    std::swap(now_in, now_spare);
-  }
-  for (long long time = 0; time < short_launches - part_3; ++time) {
-    if (blocks > 0) {
-      stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16_short<<<blocks, 32, 0, stream>>>(
-          now_in, now_out, rows, cols, out_pitch, out_pitch, strips, inner_across);
-    }
-    std::swap(now_in, now_out);
-  }
-  for (long long time = 0; time < min(other_steps % 16, 1LL); ++time) {
+  for (long long time = 0; time < min(steps % 16, 1LL); ++time) {
     if (blocks > 0) {
       stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16_rest<<<blocks, 32, 0, stream>>>(
-          now_in, now_out, rows, cols, part_5 + part_6, out_pitch, strips, inner_across,
-          other_steps % 16);
+          now_in, now_out, rows, cols, part_3 + part_4, out_pitch, strips, inner_across,
+          steps % 16);
     }
   }
   for (long long time = 0; time < 1 - min(steps, 1LL); ++time) {

@@ -625,9 +625,6 @@ MUTANTS = (
         WRONG,
     ),
     Mutant(
-        "temporal: all steps in a short launch", ON_TEMPORAL, TEMPORAL, "kShortSteps, ahead", "kSteps, ahead", WRONG,
-    ),
-    Mutant(
         "temporal: a last warp without the columns that its mirror image needs", ON_TRANSPORT, TEMPORAL,
         "constexpr int kHaloLeft = {{ halo_left }}, kHaloRight = {{ halo_right }};",
         "constexpr int kHaloLeft = (kSteps * kLeft + kCells - 1) / kCells * kCells;\n"

@@ -376,8 +376,8 @@ def stepping(
 ) -> Plan:
     """The plan of a call of `steps` time steps, of which each launch computes `fused`, and the last ones may fewer.
 
-    There are as few launches as possible. A launch of few steps takes as long as memory does, so as many as can be are
-    short ones in place of one that would be shallow: 49 steps are 12 + 9 + 9 + 9 + 10, not 4 x 12 + 1.
+    There are as few launches as possible. A launch of few steps takes as long as memory does, so where there are short
+    ones, they take the place of one that would be shallow: 33 steps are 12 + 12 + 9, not 16 + 16 + 1.
 
     The input is read once; a spare array and the output then change places so that the last launch writes the output.
     A row of the spare array is as long as one of the output, pitch included. A call of no time step copies the cells.

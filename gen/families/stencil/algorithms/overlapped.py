@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import gcd
 
 from typing_extensions import override
@@ -23,7 +23,6 @@ from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
-    Short,
     StencilAlgorithm,
     beyond_axes,
     cells_of_vector,
@@ -125,10 +124,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
             return rest(source, target, in_pitch, constant(config.steps))
 
-        short = config.steps - config.steps // 4
-        return stepping(
-            spec, sweep, fused=config.steps, short=Short(short, partial(rest, steps=constant(short))), rest=rest
-        )
+        return stepping(spec, sweep, fused=config.steps, rest=rest)
 
     @override
     def demand(

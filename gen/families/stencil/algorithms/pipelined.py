@@ -156,15 +156,15 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
 
     def edge_cases(self, spec: StencilSpec, config: PipelinedConfig) -> Iterator[Extents]:
         """Sizes that leave the last block of a row few of its columns, or all but few."""
-        return edges_of_streams(spec, config, config.rows_ahead)
+        return edges_of_streams(spec, config, config.rows_ahead, config.short_steps)
 
     def inputs(self, spec: StencilSpec, config: PipelinedConfig) -> Mapping[str, object]:
         """The reach with what a mirror adds, the columns that steps use up, and how rows are divided into strips."""
-        return stream_inputs(spec, config)
+        return {**stream_inputs(spec, config), "short_steps": config.short_steps}
 
     @override
     def plan(self, spec: StencilSpec, config: PipelinedConfig) -> Plan:
-        return plan_of_streams(spec, config, config.threads_per_block)
+        return plan_of_streams(spec, config, config.threads_per_block, config.short_steps)
 
     def bytes_in_flight(self, spec: StencilSpec, config: PipelinedConfig) -> int:
         """The rows that are on their way to shared memory, of the first warp alone: a thread's share of them."""

@@ -69,11 +69,6 @@ class TemporalConfig(Config):
         """A block is a warp."""
         return self.warps_per_sm
 
-    @property
-    def short_steps(self) -> int:
-        """Of a launch of fewer: a quarter fewer, which leaves it about as long as memory takes; 0: there is none."""
-        return self.steps * 3 // 4 if self.steps > 2 else 0
-
 
 class Fused(Hashable, Protocol):
     """What the columns and strips of fused steps depend on, beside the spec."""
@@ -85,10 +80,6 @@ class Fused(Hashable, Protocol):
     @property
     def steps(self) -> int:
         """That a launch fuses."""
-
-    @property
-    def short_steps(self) -> int:
-        """Of a launch of fewer; 0: there is none."""
 
     @property
     def blocks_per_sm(self) -> int:
@@ -294,30 +285,30 @@ def stream_inputs(spec: StencilSpec, config: Fused) -> Mapping[str, object]:
         "neighbours": tuple(neighbours_of_rows(spec, reach)),
         "halo_left": columns.left,
         "halo_right": columns.right,
-        "short_steps": config.short_steps,
         "end_strips": END_STRIPS,
         "edge_cost": EDGE_COST,
     }
 
 
-def edges_of_streams(spec: StencilSpec, config: Fused, ahead: int) -> Iterator[Extents]:
+def edges_of_streams(spec: StencilSpec, config: Fused, ahead: int, short_steps: int = 0) -> Iterator[Extents]:
     """Sizes that leave the last columns few cells, or all but few; one has inner rows and columns, and so few images.
 
     Args:
         spec: what is computed.
         config: how steps are fused.
         ahead: rows that are on their way.
+        short_steps: of a launch of fewer; 0: there is none.
     """
     reach, rim, own = mirrored_reach_of(spec), rim_of(spec), Columns.of(spec, config).own
     few = reach.up + 2
     ends = config.steps * (reach.up + reach.down) + rim.up + rim.down + 2 * ahead
     rows = (few, few + 1, few, ends + ahead + 1)
-    steps = (config.steps, config.steps + config.short_steps, config.steps - 1, config.steps + 1)
+    steps = (config.steps, config.steps + short_steps, config.steps - 1, config.steps + 1)
     return edge_problems(spec, (2 * own + 1, own + 2, 2 * own - 1, 3 * own), rows, steps, planes=(3, 4, 1, 2))
 
 
-def plan_of_streams(spec: StencilSpec, config: Fused, threads_per_block: int) -> Plan:
-    """The plan of launches whose blocks stream down columns."""
+def plan_of_streams(spec: StencilSpec, config: Fused, threads_per_block: int, short_steps: int = 0) -> Plan:
+    """The plan of launches whose blocks stream down columns; some may compute `short_steps`."""
     blocks = Blocks.of(spec, config)
 
     def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
@@ -334,7 +325,7 @@ def plan_of_streams(spec: StencilSpec, config: Fused, threads_per_block: int) ->
     def fewer(source: str, target: str, in_pitch: Expr) -> Launch:
         return replace(sweep(source, target, in_pitch), entry="_short")
 
-    short = Short(config.short_steps, fewer) if config.short_steps else None
+    short = Short(short_steps, fewer) if short_steps else None
     return stepping(spec, sweep, fused=config.steps, short=short, rest=rest)
 
 
