@@ -315,7 +315,6 @@ _FORMS = (
     _Form("cp.async.wait_group", r"cp\.async\.wait_group", (1,),
           lambda wait: f"cuda_on_host::wait_for_groups<{wait.number(wait.operands[0])}>()"),
     _Form("cp.async.wait_all", r"cp\.async\.wait_all", (0,), lambda _: "cuda_on_host::wait_for_all_copies()"),
-    _Form("fence.acq_rel.gpu", r"fence\.acq_rel\.gpu", (0,), lambda _: "cuda_on_host::fence(true)", arch=70),
     _Form("createpolicy", r"createpolicy\.fractional\.L2::evict_(?:normal|first|last|unchanged)\.b64", (2,),
           _create_policy, has_output=True, writes_memory=False),
     _Form("applypriority", r"applypriority\.global\.L2::evict_normal", (2,), _apply_priority),

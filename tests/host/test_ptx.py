@@ -212,8 +212,6 @@ STORE = '"st.global.u32 [%0], %1;" ::"l"(out), "r"(a) : "memory"'
         ('"@p st.global.u32 [%0], %1;" ::"l"(out), "r"(a) : "memory"', "one instruction"),
         ('"st.global.u32 [%0], %1;" ::"l"(out), "r"(a)', 'must clobber "memory"'),
         ('"cp.async.commit_group;" ::', 'must clobber "memory"'),
-        ('"fence.acq_rel.gpu;" ::', 'must clobber "memory"'),
-        ('"fence.acq_rel.cta;" ::: "memory"', "does not know this form"),
         ('"cp.async.wait_group %0;" ::"n"(0) : "cc"', 'must clobber "memory"'),
         ('"st.global.u64 [%0], %1;" ::"l"(out), "r"(a) : "memory"', "%1 must be an operand with the constraint l"),
         ('"st.global.b64 [%0], %1;" ::"l"(out), "r"(a) : "memory"', "%1 must be an operand with the constraint l or d"),

@@ -104,12 +104,6 @@ def test_barrier_of_the_whole_grid(cache: Path, blocks: int, seed: int) -> None:
     assert np.array_equal(out[:blocks], expected.astype(np.float32))
 
 
-def test_barrier_of_the_whole_grid_with_fences_of_ptx(cache: Path) -> None:
-    assert GRID_BARRIER.count("__threadfence();") == 2
-    text = GRID_BARRIER.replace("__threadfence();", 'asm volatile("fence.acq_rel.gpu;" ::: "memory");')
-    assert run(cache, text, 7)[0] == 6
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_that_look_back(cache: Path, seed: int) -> None:
     assert np.array_equal(run(cache, LOOK_BACK, 500, seed=seed), np.arange(1, 501))

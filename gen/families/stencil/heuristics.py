@@ -70,7 +70,7 @@ _PIPELINES = (
 )
 _STACKS = (7, 4, 2)  # cells
 # Tiles: cells, rows, warps; and how many rows of halo they may have. The first are what 2048 x 2048 cells need.
-_TILES = ((8, 14, 12, 8), (8, 20, 8, 6), (8, 14, 8, 8), (8, 8, 8, 8), (4, 8, 8, 8), (4, 4, 8, 6))
+_TILES = ((8, 20, 8, 6), (8, 14, 8, 8), (8, 8, 8, 8), (4, 4, 12, 8), (4, 4, 8, 6))
 _TILE_STEPS = (8, 6, 4, 3, 2)
 _RESIDENT = tuple(("resident", ResidentConfig(threads_per_block=threads)) for threads in (1024, 256))
 
