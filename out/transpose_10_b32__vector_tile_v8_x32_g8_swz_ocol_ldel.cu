@@ -1,29 +1,29 @@
-// transpose_10_b32__vector_tile_v8_x8_g32_swz_ocol_ldg
+// transpose_10_b32__vector_tile_v8_x32_g8_swz_ocol_ldel
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
 // A thread reads a square of elements by vectors, one of each row, turns it in registers, and
 // leaves it in shared memory by vectors, one of each column; these are written along the rows of
 // the output.
 //
-// Let:      tiles_down = (rows + 63) / 64
-// Let:      tiles_across = (cols + 15) / 16
+// Let:      tiles_down = (rows + 15) / 16
+// Let:      tiles_across = (cols + 63) / 64
 // Let:      tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1)
 // Launch:   <<<tiles_down * tiles_across, 256>>>(in, out, rows, cols, in_pitch, out_pitch,
 //           tiles_down, tiles_across, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
-// Config:   {"block_order": "col", "groups": 32, "lanes": 8, "load_modifier": "g", "spread":
+// Config:   {"block_order": "col", "groups": 8, "lanes": 32, "load_modifier": "el", "spread":
 //           "swz", "vec_bytes": 8}
 // Template: transpose/vector_tile.cu.jinja, with its partials sha256 0657ef1f3dc4d530
 //
 // Written by gen: change the template, not this file.
 
-namespace transpose_10_b32__vector_tile_v8_x8_g32_swz_ocol_ldg {
+namespace transpose_10_b32__vector_tile_v8_x32_g8_swz_ocol_ldel {
 
 constexpr int kVecBytes = 8;  // of a load and of a store
 constexpr int kSize = 4;  // bytes of an element
 constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
-constexpr int kSquaresAcross = 8;  // squares across a tile
-constexpr int kGroups = 32;  // squares down a tile
+constexpr int kSquaresAcross = 32;  // squares across a tile
+constexpr int kGroups = 8;  // squares down a tile
 constexpr int kPadding = 0;  // vectors after each column: slot() spreads a row over the banks
 constexpr int kTileRows = kGroups * kElements;
 constexpr int kTileCols = kSquaresAcross * kElements;
@@ -45,6 +45,22 @@ __device__ __forceinline__ void transpose_square(
       cols[w / kPerElement][i * kPerElement + w % kPerElement] = rows[i][w];
     }
   }
+}
+
+// A load of what is read once, which yet leaves the L2 last: what is written leaves it first, and
+// steadily.
+__device__ __forceinline__ uint2 ld_evict_last(const uint2* from) {
+#if __CUDA_ARCH__ >= 800
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  uint2 loaded;
+  asm("ld.global.nc.L1::evict_last.L2::cache_hint.v2.u32 { %0, %1 }, [%2], %3;"
+      : "=r"(loaded.x), "=r"(loaded.y)
+      : "l"(from), "l"(policy));
+  return loaded;
+#else
+  return __ldg(from);
+#endif
 }
 
 // Where the tile holds the vector of rows group * kElements and on of a column.
@@ -74,7 +90,7 @@ __device__ __forceinline__ void move_by_vectors(
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
       const uint2* from = reinterpret_cast<const uint2*>(start);
-      const uint2 loaded = __ldg(&from[0]);
+      const uint2 loaded = ld_evict_last(&from[0]);
       across[i][0] = loaded.x;
       across[i][1] = loaded.y;
       start += in_pitch;
@@ -146,7 +162,7 @@ __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long 
 // in is rows x cols, out is cols x rows. Tiles at the edge are moved by vectors only where rows
 // and cols are multiples of kElements; where an address or a pitch is not aligned, no tile is.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
-    transpose_10_b32__vector_tile_v8_x8_g32_swz_ocol_ldg(
+    transpose_10_b32__vector_tile_v8_x32_g8_swz_ocol_ldel(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
         long long rows, long long cols, long long in_pitch, long long out_pitch,
         unsigned tiles_down, unsigned tiles_across,
@@ -177,12 +193,12 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
 inline cudaError_t launch(
     const void* in, void* out, long long rows, long long cols, long long in_pitch,
     long long out_pitch, cudaStream_t stream) {
-  const long long tiles_down = (rows + 63) / 64;
-  const long long tiles_across = (cols + 15) / 16;
+  const long long tiles_down = (rows + 15) / 16;
+  const long long tiles_across = (cols + 63) / 64;
   const long long blocks = tiles_down * tiles_across;
   const long long tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1LL);
   if (blocks > 0) {
-    transpose_10_b32__vector_tile_v8_x8_g32_swz_ocol_ldg<<<blocks, 256, 0, stream>>>(
+    transpose_10_b32__vector_tile_v8_x32_g8_swz_ocol_ldel<<<blocks, 256, 0, stream>>>(
         static_cast<const unsigned*>(in), static_cast<unsigned*>(out), rows, cols, in_pitch,
         out_pitch, tiles_down, tiles_across, tiles_down_inverse);
   }
@@ -191,4 +207,4 @@ inline cudaError_t launch(
 
 #endif
 
-}  // namespace transpose_10_b32__vector_tile_v8_x8_g32_swz_ocol_ldg
+}  // namespace transpose_10_b32__vector_tile_v8_x32_g8_swz_ocol_ldel
