@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from gen.errors import ArgumentError, ShapeError
+from gen.errors import ArgumentError, RunError, ShapeError
 from gen.families.base import Array, Family, Spec
 from gen.families.extents import dense_strides
 from gen.families.stencil.spec import STEPS, StencilSpec
@@ -38,7 +38,7 @@ from gen.families.stencil.split import (
     shares_of,
 )
 from gen.families.system.spec import SystemSpec
-from gen.gpu.device import Mark, Memory, Peer, Rows
+from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
 from gen.runtime.arrays import Given, Kind, Shape, read
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
@@ -49,6 +49,11 @@ from gen.runtime.signature import Signature
 STEPS_OF_PHASES = (16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
 RIM_PART = 32  # a rank computes at most this part of its own cells once more at its rims: by bench/shards-h200.json
 MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
+GRAPH_FROM = 4  # phases of a call from which on it is replayed as a graph, if it is repeated
+GRAPH_BYTES = (
+    1 << 28
+)  # of a rank's cells, at most: those of more take longer than the host, and a graph has own scratch
+MOST_GRAPHS, MOST_SEEN = 4, 256  # that a kernel captures, and calls that it remembers to have been made
 
 Arrays = tuple[ShardedArray, ...]
 
@@ -122,6 +127,11 @@ class Layout:
     sendings: tuple[tuple[Sending, ...], ...]
     progress: tuple[Progress, ...]
 
+    def forget(self) -> None:
+        """Forgets the marks of what was queued: of a graph, or of what comes before all that is queued later."""
+        for progress in self.progress:
+            progress.read = progress.written = progress.sent = None
+
 
 @dataclass(frozen=True)
 class _Call:
@@ -149,6 +159,7 @@ class ShardedKernel(Scattering):
         grid: ranks along each axis.
         ranks: who computes; those along the last axis follow each other.
         steps_per_exchange: time steps of a phase; None: chosen by the sizes of a call.
+        replays: whether a call of many phases is replayed as a graph when it is made again with the same arrays.
     """
 
     def __init__(
@@ -187,6 +198,9 @@ class ShardedKernel(Scattering):
         self._layouts: dict[tuple[Cuts, int], Layout] = {}
         self._calls: dict[Hashable, Callable[[int], None]] = {}
         self._spare: Arrays = ()  # between inputs and outputs, kept from call to call
+        self.replays = True
+        self._graphs: dict[Hashable, Graph | None] = {}
+        self._seen: set[Hashable] = set()
 
     def __call__(self, *arguments: Any, out: Any = None, **numbers: Any) -> Any:
         """Computes time steps.
@@ -214,7 +228,10 @@ class ShardedKernel(Scattering):
             ShardedArray(self.ranks, inputs[0].cuts, self.dtype) if given is None else given for given in outs
         )
         with self.queueing():
-            traces = self._run(tuple(inputs), targets, steps, values, points)
+            graph = None if points else self._graph_of(tuple(inputs), targets, steps, values)
+            if graph is not None:
+                self._replay(graph)
+            traces = self._run(tuple(inputs), targets, steps, values, points) if graph is None else ()
         results = (*targets, *traces)
         return results[0] if len(results) == 1 else results
 
@@ -237,6 +254,59 @@ class ShardedKernel(Scattering):
         extents, _ = self._signature.check(given, stated)
         self._family.check_content(self._spec, hosts, extents)
         return hosts, extents[STEPS]
+
+    def _graph_of(self, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]) -> Graph | None:
+        """All that a call queues, as a graph of all devices; None where it is not repeated, or would gain nothing."""
+        cuts, size = inputs[0].cuts, inputs[0].dtype.itemsize
+        large = size * max(prod(extents_of_box(held.box)) for held in inputs[0].held) > GRAPH_BYTES
+        if not self.replays or self._transport is not None or self._apart or len(self.ranks) == 1 or large or not steps:
+            return None
+        layout = self._layout_of(cuts, steps)
+        if steps < GRAPH_FROM * layout.steps:
+            return None
+        addresses = tuple(held.address for array in (*inputs, *outs) for held in array.held)
+        key = cuts, steps, layout.steps, addresses, tuple(values.items())
+        if key not in self._graphs and key in self._seen and len(self._graphs) < MOST_GRAPHS:
+            self._graphs[key] = self._captured(layout, inputs, outs, steps, values)
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen.add(key)
+        return self._graphs.get(key)
+
+    def _captured(
+        self, layout: Layout, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]
+    ) -> Graph | None:  # fmt: skip
+        """The graph of a call that was made before, so that its memory is there; None if the driver takes none."""
+        first = self.ranks[0]
+
+        def queue(stream: int) -> None:
+            begin = first.device.mark(stream)
+            for rank in self.ranks:
+                with rank.current():
+                    rank.device.wait_for(rank.main.handle, begin)
+            self._run(inputs, outs, steps, values, {})
+            for rank in self.ranks:
+                with rank.current():
+                    end = rank.device.mark(rank.main.handle)
+                first.device.wait_for(stream, end)
+
+        layout.forget()
+        with first.current():
+            try:
+                return first.device.capture(queue)
+            except RunError:  # of copies, say, that the driver does not capture
+                return None
+            finally:
+                layout.forget()
+                self.meet()
+
+    def _replay(self, graph: Graph) -> None:
+        """Queues a graph behind all that the main streams were given; what they are given later comes behind it."""
+        first = self.ranks[0]
+        self.meet()
+        with first.current():
+            graph.replay(first.main.handle)
+        self.meet()
 
     def _run(
         self, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes], hosts: Mapping[str, Array]
@@ -396,6 +466,7 @@ class ShardedKernel(Scattering):
     def _spare_of(self, outs: Arrays) -> Arrays:
         if not self._spare or self._spare[0].cuts != outs[0].cuts:
             self._spare = ()  # gives its memory back before more is taken
+            self._forget_graphs()  # which write there
             self._spare = tuple(ShardedArray(self.ranks, out.cuts, out.dtype) for out in outs)
         return self._spare
 
@@ -404,6 +475,14 @@ class ShardedKernel(Scattering):
         self._layouts.clear()
         self._calls.clear()
         self._spare = ()
+        self._forget_graphs()
+
+    def _forget_graphs(self) -> None:
+        for graph in self._graphs.values():
+            if graph is not None:
+                graph.close()
+        self._graphs.clear()
+        self._seen.clear()
 
     def _outs(self, out: Any) -> Sequence[Any]:
         if out is None:

@@ -30,7 +30,7 @@ from gen.families.plans import Step
 from gen.gpu.device import LEGACY_STREAM, Mark, Peer, Rows
 from gen.paths import cache_home, output_home
 from gen.runtime.arrays import Given, Kind, overlap
-from gen.runtime.cpu import ALIGNMENT, CpuCode, CpuDevice, CpuPrepared
+from gen.runtime.cpu import ALIGNMENT, CpuCode, CpuDevice, CpuGraph, CpuPrepared
 from gen.toolchain.compiled import Compiled
 
 POISON = 0xA5  # every byte of new memory
@@ -47,9 +47,11 @@ class SimulatedMark:
 
     Attributes:
         clock: what is done when it is reached.
+        number: of it in the graph that was captured when it was made; None outside of one.
     """
 
     clock: Clock
+    number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,39 @@ class _Work:
 
 @dataclass
 class _Queue:
-    """One stream: its device, how much was queued, how much is done, and what the next work comes after."""
+    """One stream: its device, how much was queued, how much is done, and what the next work comes after.
+
+    Attributes:
+        alone: whether it takes no turns with the legacy default stream.
+    """
 
     device: int
+    alone: bool = False
     queued: int = 0
     done: int = 0
     clock: Clock = field(default_factory=dict)
     waiting: deque[_Work] = field(default_factory=deque)
+
+
+@dataclass
+class _Capture:
+    """A graph while it is captured: what streams were given that have joined it, and what each of them comes after."""
+
+    origin: int
+    done: list[_Captured] = field(default_factory=list)
+    clocks: dict[int, Clock] = field(default_factory=dict)
+    marks: list[SimulatedMark] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Captured:
+    """Work of a stream, or a mark on it by number, or a wait for one."""
+
+    stream: int
+    run: Callable[[], object] | None = None
+    accesses: tuple[Access, ...] = ()
+    mark: int | None = None
+    awaited: int | None = None
 
 
 @dataclass
@@ -133,6 +161,7 @@ class Machine:
         self._blocks: dict[int, _Block] = {}
         self._given_back: deque[_Block] = deque()
         self._kept: list[_Block] = []  # given back, and perhaps still in use
+        self._capture: _Capture | None = None
 
     def devices(self, count: int, *, peer_access: bool = True) -> list[SimulatedDevice]:
         """New devices of this machine; without `peer_access` they have no way to each other but the host's memory."""
@@ -147,14 +176,17 @@ class Machine:
         self._legacy[-1] = self.new_stream(len(self._legacy) - 1)
         return len(self._legacy) - 1, self._legacy[-1]
 
-    def new_stream(self, device: int) -> int:
-        """The handle of a new stream of a device."""
+    def new_stream(self, device: int, *, alone: bool = False) -> int:
+        """The handle of a new stream of a device, which takes turns with its legacy default stream unless `alone`."""
         handle = _FIRST_HANDLE + len(self._queues)
-        self._queues[handle] = _Queue(device, clock=dict(self._known))
+        self._queues[handle] = _Queue(device, alone, clock=dict(self._known))
         return handle
 
     def queue(self, stream: int, run: Callable[[], object], *accesses: Access) -> None:
         """Queues work. Raises RunError if it would race with other work, or uses bytes that no device has."""
+        if self.captures(stream):
+            self._note(_Captured(stream, run, accesses))
+            return
         self._settle()
         queue = self._queues[stream]
         self._take_turns(stream)
@@ -171,12 +203,66 @@ class Machine:
 
     def mark(self, stream: int) -> SimulatedMark:
         """What is queued on a stream, and all that it comes after."""
+        if self._capture is not None and self.captures(stream):
+            made = SimulatedMark(dict(self._capture.clocks[stream]), len(self._capture.marks))
+            self._capture.marks.append(made)
+            self._note(_Captured(stream, mark=made.number))
+            return made
         self._take_turns(stream)
         return SimulatedMark(dict(self._queues[stream].clock))
 
     def wait_for(self, stream: int, mark: SimulatedMark) -> None:
-        """Puts what was marked before all later work of a stream."""
-        _join(self._queues[stream].clock, mark.clock)
+        """Puts what was marked before all later work of a stream, which joins the capture that the mark is of."""
+        capture = self._capture
+        of_capture = capture is not None and any(mark is one for one in capture.marks)
+        if not of_capture and (self.captures(stream) or mark.number is not None):
+            raise RunError(
+                self._named(stream), "must wait for marks of the graph that it is captured into, and no others"
+            )
+        if capture is None or not of_capture:
+            _join(self._queues[stream].clock, mark.clock)
+            return
+        _join(capture.clocks.setdefault(stream, {}), mark.clock)
+        self._note(_Captured(stream, awaited=mark.number))
+
+    def captures(self, stream: int) -> bool:
+        """Whether a stream has joined a graph that is being captured."""
+        return self._capture is not None and stream in self._capture.clocks
+
+    def _note(self, one: _Captured) -> None:
+        assert self._capture is not None
+        self._capture.done.append(one)
+        clock = self._capture.clocks[one.stream]
+        clock[one.stream] = clock.get(one.stream, 0) + (one.run is not None)
+
+    def capture(self, device: int, queue: Callable[[int], None]) -> _Capture:
+        """What `queue` gives a new stream, and those that join it. Raises RunError if one does not come back."""
+        origin = self.new_stream(device, alone=True)
+        made = self._capture = _Capture(origin, clocks={origin: {}})
+        try:
+            queue(origin)
+        finally:
+            self._capture = None
+        for stream, clock in made.clocks.items():
+            if clock.get(stream, 0) > made.clocks[origin].get(stream, 0):
+                raise RunError(self._named(stream), "must be waited for by the stream whose capture it has joined")
+        return made
+
+    def replay(self, captured: _Capture, stream: int) -> None:
+        """Queues a graph, in its own order: after what a stream was given, and before what it is given later."""
+        streams = {
+            one: self.new_stream(self._queues[one].device, alone=True) for one in captured.clocks
+        }  # fmt: skip
+        marks: dict[int, SimulatedMark] = {}
+        self.wait_for(streams[captured.origin], self.mark(stream))
+        for one in captured.done:
+            if one.run is not None:
+                self.queue(streams[one.stream], one.run, *one.accesses)
+            elif one.mark is not None:
+                marks[one.mark] = self.mark(streams[one.stream])
+            elif one.awaited is not None:
+                self.wait_for(streams[one.stream], marks[one.awaited])
+        self.wait_for(stream, self.mark(streams[captured.origin]))
 
     def synchronize(self, stream: int | None = None) -> None:
         """Does work in a random order until a stream has none left, or all of them have."""
@@ -236,11 +322,13 @@ class Machine:
         """Puts what comes next on the legacy default stream after all streams of its device, and on these after it."""
         queue = self._queues[stream]
         legacy = self._legacy[queue.device]
+        if queue.alone:
+            return
         if stream != legacy:
             _join(queue.clock, self._queues[legacy].clock)
             return
         for other in self._queues.values():
-            if other.device == queue.device:
+            if other.device == queue.device and not other.alone:
                 _join(queue.clock, other.clock)
 
     def _reached(self, clock: Clock) -> bool:
@@ -329,6 +417,14 @@ class SimulatedDevice(CpuDevice):
         """Queues setting bytes to 0."""
         self._do(stream, lambda: ctypes.memset(address, 0, size), Access(Rows.of(address, size), True))
 
+    def capture(self, queue: Callable[[int], None], closed: Callable[[], None] = lambda: None) -> SimulatedGraph:
+        """A graph of what `queue` puts on a stream, and on those of other devices that wait for it."""
+        return SimulatedGraph(self, self._machine, self._machine.capture(self._number, queue), closed)
+
+    def capture_of(self, stream: int) -> int:
+        """1 for a stream that is being captured."""
+        return int(self._machine.captures(self._handle(stream)))
+
     def synchronize(self, stream: int | None = None) -> None:
         """Does what is queued on a stream, or on all, and perhaps some of what is queued on others."""
         self._machine.synchronize(None if stream is None else self._handle(stream))
@@ -403,6 +499,15 @@ class SimulatedDevice(CpuDevice):
             self._machine.synchronize()
         else:
             self._machine.queue(self._handle(stream), run, *accesses)
+
+
+class SimulatedGraph(CpuGraph):
+    """Work that was captured, of one device or several."""
+
+    def __init__(
+        self, device: SimulatedDevice, machine: Machine, captured: _Capture, closed: Callable[[], None]
+    ) -> None:
+        super().__init__(lambda stream: machine.replay(captured, device._handle(stream)), closed)
 
 
 class SimulatedCode(CpuCode):

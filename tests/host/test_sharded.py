@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import gen
 from gen.dtypes import F64
-from gen.errors import ArgumentError, DeviceError, ShapeError
+from gen.errors import ArgumentError, DeviceError, RunError, ShapeError
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
 from gen.families.system import System, scalars
@@ -18,7 +20,7 @@ from gen.runtime.sharded_kernel import STEPS_OF_PHASES, steps_that_pay
 from gen.runtime.simulated import Machine
 from tests.fake_device import OnDevice
 from tests.fakes import OracleRunner
-from tests.sharding import computed, drawn, drawn_system, right, same
+from tests.sharding import changed, computed, drawn, drawn_system, right, same
 
 HEAT, WAVE = Stencil.catalogue[0], System.catalogue[0]
 
@@ -144,6 +146,65 @@ def test_memory_may_go_while_it_is_used_and_layouts_are_made_anew(machine: Machi
         for _ in range(3):
             array = kernel(array, steps=9)  # nothing waits for what was `array` before
         assert array.gather().tobytes() == expected(HEAT, cells, 27).value.tobytes()
+
+
+REPLAY_MUTANTS = {
+    "a graph does not wait for what there was": (
+        "self.meet()\n        with first.current():\n            graph", "with first.current():\n            graph"
+    ),
+    "what comes later does not wait for a graph": (
+        "graph.replay(first.main.handle)\n        self.meet()", "graph.replay(first.main.handle)"
+    ),
+    "ranks do not wait for the begin of a graph": ("rank.device.wait_for(rank.main.handle, begin)", "pass"),
+    "a graph ends before its ranks": ("first.device.wait_for(stream, end)", "pass"),
+    "a graph outlives the memory that it writes": ("self._forget_graphs()  # which", "pass  # which"),
+    "a call waits for marks of a graph": ("finally:\n                layout.forget()", "finally:"),
+    "a graph waits for marks of a call": ("layout.forget()\n        with first.current()", "with first.current()"),
+}  # fmt: skip
+
+
+def replayed(seed: int, load: Any = gen.load) -> bool:
+    """Whether calls that are repeated, some with other memory or other steps between them, give what they should."""
+    kernel = load(HEAT, devices=Machine(seed=seed, runner=OracleRunner()).devices(3), steps_per_exchange=2)
+    cells, more = cells_of(20, 6), cells_of(23, 6)
+    one, other = kernel.scatter(cells), kernel.empty(cells.shape)
+    for _ in range(2):
+        for _ in range(4):
+            for steps in (9, 3):  # a graph, and what is queued as it comes
+                kernel(one, out=other, steps=steps)
+                kernel(other, out=one, steps=steps)
+        graphs = list(kernel._graphs.values())
+        large = kernel.scatter(more)
+        kernel(kernel(large, steps=9), steps=3, out=large)
+        if None in graphs or len(graphs) != 2 or large.gather().tobytes() != expected(HEAT, more, 12).value.tobytes():
+            return False
+    return bool(one.gather().tobytes() == expected(HEAT, cells, 192).value.tobytes())
+
+
+def test_calls_that_are_repeated_are_replayed_as_graphs(machine: Machine) -> None:
+    assert all(replayed(seed) for seed in range(4))
+    kernel = gen.load(HEAT, devices=machine.devices(2), steps_per_exchange=1)
+    array, out = kernel.scatter(cells_of(9, 5)), kernel.empty((9, 5))
+    with patch.object(
+        type(machine.devices(1)[0]), "capture", side_effect=RunError("The GPU", "takes no copy")
+    ) as capture:
+        for _ in range(4):  # where a driver captures no such copies, the calls are queued as before
+            kernel(array, out=out, steps=4)
+        assert capture.call_count == 1
+        kernel(array, out=out, steps=3)
+        assert capture.call_count == 1
+    assert out.gather().tobytes() == expected(HEAT, array.gather(), 3).value.tobytes()
+
+
+@pytest.mark.parametrize("name", REPLAY_MUTANTS)
+def test_every_mutant_of_replays_is_caught(name: str) -> None:
+    load = changed("runtime.sharded_kernel", *REPLAY_MUTANTS[name])
+    for seed in range(4):
+        with suppress(RunError):
+            if replayed(seed, load):
+                continue
+        return
+    pytest.fail("not caught")
 
 
 def test_steps_are_joined_as_far_as_little_is_computed_twice() -> None:
