@@ -1,33 +1,27 @@
-"""When ranks compute and exchange: `python bench/timeline.py [--json FILE]`, on a GPU, which the ranks share.
+"""When ranks compute and exchange, for `bench/devices.py`.
 
 Notes the begin and the end of every kernel and every copy of one call, by events of its stream, and draws a line for
 each stream: what depends on cells of others, the rims, should be computed and sent while insides are being computed.
-The last line says how much of that time is hidden so. The events themselves take some time between short kernels.
+The events themselves take some time between short kernels. Those of several GPUs begin when the first one's do, but for
+some microseconds.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import gen
-from bench.program import ended, need_gpu, write_results
-from bench.shards import SHAPE, arrays_of, drawn_fields, positive, shape_of
-from gen.cli.gpu import alone
 from gen.families.base import Extents, Variant
 from gen.families.plans import Step
-from gen.families.stencil import Stencil
-from gen.gpu.cuda import CudaCode, CudaDevice, CudaPrepared, call
+from gen.gpu.cuda import CudaCode, CudaDevice, CudaGraph, CudaPrepared, call
 from gen.gpu.device import LEGACY_STREAM, Peer, Rows
 from gen.paths import cache_home, output_home
+from gen.runtime.sharded import Rank
+from gen.runtime.sharded_kernel import ShardedKernel
 from gen.toolchain.compiled import Compiled
 
-PROGRAM = "python bench/timeline.py"
-STEPS, RANKS, WARM_UP = 64, 2, 2
+WARM_UP = 2
 WIDE = 96  # characters of a line
 KERNEL, COPY, IDLE = "#", "=", "."
 RIMS, INSIDE = "rims", "inside"
@@ -70,9 +64,10 @@ class WatchedDevice(CudaDevice):
         self._noted: list[Noted] | None = None
         self._first: Any = None
 
-    def watch(self) -> None:
-        """Begins; the device must be current, here and in `spans`."""
-        self.synchronize()
+    def watch(self, after: WatchedDevice | None = None) -> None:
+        """Begins, as another GPU has begun; the device must be current, here and in `spans`."""
+        if after is not None:
+            call("cuStreamWaitEvent", LEGACY_STREAM, after._first, 0)
         self._noted, self._first = [], _event(LEGACY_STREAM)
 
     def spans(self, names: Mapping[int, str]) -> list[Span]:
@@ -103,6 +98,19 @@ class WatchedDevice(CudaDevice):
     def load(self, compiled: Compiled, variant: Variant | None = None) -> CudaCode:
         """Loads machine code."""
         return WatchedCode(self, compiled, variant)
+
+    def capture(self, queue: Callable[[int], None], closed: Callable[[], None] = lambda: None) -> CudaGraph:
+        """A graph, which is watched as one kernel."""
+        noted, self._noted = self._noted, None
+        try:
+            made = super().capture(queue, closed)
+        finally:
+            self._noted = noted
+        replay = made.replay
+        made.replay = lambda stream=LEGACY_STREAM: self.note(  # type: ignore[method-assign]
+            stream, "a graph", lambda: replay(stream), kernel=True
+        )
+        return made
 
     def _us(self, event: Any) -> float:
         return round(1000 * float(call("cuEventElapsedTime", self._first, event)), 1)
@@ -166,50 +174,26 @@ def _event(stream: int) -> Any:
     return made
 
 
-def timeline(
-    spec: str, device: WatchedDevice, shape: tuple[int, ...], steps: int, ranks: int, exchange: int | None
-) -> list[Span]:
-    """The spans of one call, when kernels are loaded and the caches are as after a call."""
-    kernel = gen.load(spec, devices=[device] * ranks, shared=True, steps_per_exchange=exchange)
-    arrays, outs = arrays_of(kernel, drawn_fields(kernel, shape))
+def timeline(kernel: ShardedKernel, run: Callable[[], object]) -> list[Span]:
+    """The spans of one call on GPUs that are watched, when kernels are loaded and the caches are as after a call."""
+    kernel.replays = False  # each kernel and copy by itself
     for _ in range(WARM_UP):
-        kernel(*arrays, out=outs, steps=steps)
-    names = {
-        stream.handle: f"rank {number} {what}"
-        for number, rank in enumerate(kernel.ranks)
-        for stream, what in ((rank.main, INSIDE), (rank.rim, RIMS))
-    }
-    with kernel.ranks[0].current():
-        device.watch()
-        kernel(*arrays, out=outs, steps=steps)
-        return device.spans(names)
-
-
-def main() -> int:
-    """Draws the timeline."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", default=f"stencil_{Stencil.catalogue[0].label}", help="as bench/shards.py has it")
-    parser.add_argument("--shape", type=shape_of, default=SHAPE, help=f"ROWSxCOLS. Default: {SHAPE}")
-    parser.add_argument("--steps", type=positive, default=STEPS)
-    parser.add_argument("--ranks", type=positive, default=RANKS)
-    parser.add_argument("--exchange", type=positive, help="steps between two exchanges. Default: what is chosen")
-    parser.add_argument("--gpu", type=int, default=0, help="the number of the GPU")
-    parser.add_argument("--json", type=Path, help="also write the spans to this file")
-    options = parser.parse_args()
-    need_gpu(PROGRAM)
-    with alone(options.gpu, None, PROGRAM):
-        device = WatchedDevice(options.gpu)
-        spans = timeline(options.spec, device, options.shape, options.steps, options.ranks, options.exchange)
-    print(f"{options.spec}, {' x '.join(map(str, options.shape))}, {options.steps} steps, {device.name}")
-    for line in drawn(spans):
-        print(line)
-    print(f"{KERNEL} kernel, {COPY} copy, {IDLE} nothing; {max(span.end_us for span in spans):.0f} us in all")
-    whole, beside = hidden(spans)
-    share = 100 * beside / whole if whole else 100.0
-    print(f"Rims are computed and sent in {whole:.0f} us, {share:.0f} % of which beside an inside.")
-    write_results(options.json, PROGRAM, device, rims_us=whole, hidden_us=beside, spans=spans)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(ended(main))
+        run()
+    names: dict[int, str] = {}
+    ranks: dict[WatchedDevice, Rank] = {}
+    for number, rank in enumerate(kernel.ranks):
+        names |= {rank.main.handle: f"rank {number} {INSIDE}", rank.rim.handle: f"rank {number} {RIMS}"}
+        assert isinstance(rank.device, WatchedDevice)
+        ranks[rank.device] = rank
+        with rank.current():
+            rank.device.synchronize()
+    first = next(iter(ranks))
+    for device, rank in ranks.items():
+        with rank.current():
+            device.watch(None if device is first else first)
+    run()
+    spans = []
+    for device, rank in ranks.items():
+        with rank.current():
+            spans += device.spans(names)
+    return spans

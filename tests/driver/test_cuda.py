@@ -20,7 +20,7 @@ import pytest
 from cuda.bindings import driver as bindings
 
 import gen
-from bench import shards, timeline
+from bench import device_steps, shards, timeline
 from gen.dtypes import F32, I32
 from gen.errors import DeviceError, RunError
 from gen.families.base import Operand, Plan
@@ -321,18 +321,14 @@ def test_ranks_that_share_a_gpu_are_timed(device: CudaDevice, tmp_path: Path, mo
     assert content["rows"][0]["overhead"] == 0
 
 
-def test_what_streams_do_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_streams_do_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline.WatchedDevice, "compile", lambda _, name, text: NoCompiler().compile(name, text, ""))
-    file = tmp_path / "timeline.json"
-    monkeypatch.setattr("sys.argv", ["timeline.py", "--shape", "512x96", "--steps", "16", "--json", str(file)])
-    assert timeline.main() == 0
-    spans = json.loads(file.read_text())["spans"]
-    kernels = {span["what"] for span in spans if span["kernel"]}
-    assert {span["stream"] for span in spans} == {f"rank {n} {what}" for n in (0, 1) for what in ("inside", "rims")}
-    assert all(span["begin_us"] <= span["end_us"] for span in spans)
+    device = timeline.WatchedDevice(0)
+    kernel = gen.load("stencil_heat_de794a2b_f32", devices=[device] * 2, shared=True, steps_per_exchange=2)
+    job = device_steps.Job.of(kernel, [np.zeros((512, 96), np.float32)])
+    spans = timeline.timeline(kernel, lambda: job.run(16, 2, replays=False))
+    kernels = {span.what for span in spans if span.kernel}
+    assert {span.stream for span in spans} == {f"rank {n} {what}" for n in (0, 1) for what in ("inside", "rims")}
+    assert all(span.begin_us <= span.end_us for span in spans)
     assert all(name.startswith("stencil_heat_de794a2b_f32__") for name in kernels)
-    assert "768 bytes" in {span["what"] for span in spans}  # two rows
-    assert "Rims are computed and sent in" in capsys.readouterr().out
-    gc.collect()
+    assert "768 bytes" in {span.what for span in spans}  # two rows
