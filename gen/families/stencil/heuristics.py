@@ -48,7 +48,6 @@ _WIDE_MARCHES = (
     MarchConfig(warps=8, warps_across=2, rows=4, blocks_per_sm=1, waves=1, ring=4),
 )
 _MARCHES_OF_FAR_WEIGHTS = (
-    (16, 2, 1, 4, 3, 1),
     (4, 4, 2, 1, 2, 1),
     (8, 2, 1, 4, 3, 1),
     (4, 2, 2, 4, 3, 1),
