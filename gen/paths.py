@@ -1,14 +1,17 @@
-"""Where gen reads and writes: the folder of results, its cache, the templates, the winners that came with it."""
+"""Where gen reads and writes: the folder of results, its cache, its own files, the winners that came with it."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import sys
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from gen import __version__
 from gen.errors import GenError
 
 
@@ -47,6 +50,16 @@ def templates_root() -> Traversable:
     """The folder of the built-in templates and the partials that every family shares."""
     checkout = _checkout()
     return files("gen") / "templates" if checkout is None else checkout / "templates"
+
+
+@cache
+def exact_version() -> str:
+    """The version of this gen, with a digest of its sources: a variant must mean the same in every process."""
+    digest = hashlib.sha256()
+    for root, suffix in ((Path(__file__).parent, "py"), (Path(str(templates_root())), "jinja")):
+        for path in sorted(root.rglob(f"*.{suffix}")):
+            digest.update(path.read_bytes())
+    return f"{__version__}, sources {digest.hexdigest()[:8]}"
 
 
 def shipped_winners() -> Traversable | None:

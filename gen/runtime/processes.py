@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gen import __version__
 from gen.errors import ArgumentError, ProcessError
+from gen.paths import exact_version
 
 SECONDS = 60.0  # in which all have to come
 _SILENT_S, _PROBES = 2, 3  # after so many seconds without a word a machine is asked, and then so often again
@@ -193,7 +193,7 @@ def join(
 
     Raises:
         ArgumentError: there is no such group.
-        ProcessError: some do not come in time, come twice, or have another version of gen.
+        ProcessError: some do not come in time, come twice, or have another version of gen, by its sources.
     """
     meeting = _at(group, rank, size) if isinstance(group, str) else _taken(group)
     if not isinstance(group, str) and (rank, size) != (None, None):
@@ -288,8 +288,8 @@ def _first(meeting: Meeting, limit: float, links: dict[int, socket.socket]) -> N
                 break
             link, said = accepted
             number = said.get("rank", -1)
-            if said.get("gen") != __version__:
-                problem = f"process {number} has gen {said.get('gen')}, and process 0 has {__version__}"
+            if said.get("gen") != exact_version():
+                problem = f"process {number} has gen {said.get('gen')}, and process 0 has {exact_version()}"
             elif said.get("size") != meeting.size or number not in range(1, meeting.size):
                 problem = f"process {number} of {said.get('size')} came to {meeting.size} processes"
             elif number in links:
@@ -314,7 +314,7 @@ def _other(meeting: Meeting, limit: float, links: dict[int, socket.socket]) -> N
     first = links[0] = _connected((host, port), limit)
     own = first.getsockname()[0]
     with socket.create_server((own, 0)) as listener:
-        said = {"rank": meeting.rank, "size": meeting.size, "gen": __version__}
+        said = {"rank": meeting.rank, "size": meeting.size, "gen": exact_version()}
         _say(first, {**said, "place": [own, listener.getsockname()[1]]})
         first.settimeout(max(limit - time.monotonic(), 0.1))
         found = _heard(first)

@@ -9,7 +9,6 @@ an actor wait for no compilation. A worker that is lost costs its job only: Dask
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import multiprocessing
 from collections import Counter
@@ -17,19 +16,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from multiprocessing.util import Finalize
 from pathlib import Path
 from threading import Lock, Thread, Timer
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gen import __version__
 from gen.errors import CompileError, DeviceError, GenError, MissingToolError, RunError
 from gen.families.base import Limits
 from gen.gpu.device import GpuInfo, count_gpus, find_gpu
 from gen.gpu.lock import alone_on
-from gen.paths import cache_home, how_to_install, output_home, templates_root
+from gen.paths import cache_home, exact_version, how_to_install, output_home
 from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiled, Compiler
 from gen.toolchain.farm import CompileFarm
@@ -244,7 +242,7 @@ def on_each_worker(address: str, job: Callable[..., Any], *arguments: Any) -> Ma
     """
     client = _connected(address)
     try:
-        _check_versions(client.run(_version), address)
+        _check_versions(client.run(exact_version), address)
         found: Mapping[str, Any] = client.run(job, *arguments)
         return found
     except ImportError as error:
@@ -275,8 +273,8 @@ def _check_versions(versions: Mapping[str, str], address: str) -> None:
     if not versions:
         raise DeviceError(f"The scheduler at {address}", "has no worker", next_step=_begin(address))
     for worker, version in versions.items():
-        if version != _version():
-            raise RunError(f"The worker at {worker}", f"must have gen {_version()}, as this process has", version)
+        if version != exact_version():
+            raise RunError(f"The worker at {worker}", f"must have gen {exact_version()}, as this process has", version)
 
 
 def _begin(address: str) -> str:
@@ -284,7 +282,7 @@ def _begin(address: str) -> str:
 
 
 def _without_gen(error: ImportError) -> RunError:
-    return RunError("The workers of the cluster", f"must have gen {_version()}", error)
+    return RunError("The workers of the cluster", f"must have gen {exact_version()}", error)
 
 
 class _RemoteDevice:
@@ -391,22 +389,12 @@ class _RemoteSession:
 # ---- what runs on workers
 
 
-@cache
-def _version() -> str:
-    """The version of this gen, with a digest of its sources: a variant must mean the same everywhere."""
-    digest = hashlib.sha256()
-    for root, suffix in ((Path(__file__).parents[1], "py"), (Path(str(templates_root())), "jinja")):
-        for path in sorted(root.rglob(f"*.{suffix}")):
-            digest.update(path.read_bytes())
-    return f"{__version__}, sources {digest.hexdigest()[:8]}"
-
-
 def _about(tools: Tools, dask_worker: Any) -> _About:
     """What this worker is; Dask gives the worker by the argument's name."""
     compiler, state = tools.compiler(), dask_worker.state
     announced = int(state.total_resources.get(RESOURCE, 0))
     models = tuple(found.name for number in range(announced) if (found := tools.find(number)) is not None)
-    return _About(_version(), compiler.version, compiler.options, state.nthreads, announced, models)
+    return _About(exact_version(), compiler.version, compiler.options, state.nthreads, announced, models)
 
 
 def _let_it_have_processes(close: Callable[[], None]) -> None:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from gen.cli.app import app
 from gen.errors import CompileError, DeviceError, MissingToolError, RunError
 from gen.gpu.lock import alone_on
+from gen.paths import exact_version
 from gen.store.trials import Trials
 from gen.store.tuned import is_locked, read_winners
 from gen.tune import cluster as module
@@ -126,8 +127,8 @@ def test_workers_that_differ_are_refused(address: str, tmp_path: Path, monkeypat
         Cluster(address, FakeTools(tmp_path, apart=True))
     with pytest.raises(DeviceError, match=r"must have as many GPUs as it announces, 1 \(got 0\)"):
         Cluster(address, FakeTools(tmp_path, gpus=0))
-    version = module._version()
-    monkeypatch.setattr(module, "_version", lambda: "99")
+    version = exact_version()
+    monkeypatch.setattr(module, "exact_version", lambda: "99")
     with pytest.raises(
         RunError, match=rf"The worker at tcp://.* must have gen 99, as this process has \(got {version}"
     ):

@@ -366,8 +366,11 @@ def test_one_that_has_ended_is_named_by_those_that_wait_for_it() -> None:
     assert "Process 2 has ended, and process 0 waits for it" in str(together(3, work)[0])
 
 
-@pytest.mark.parametrize("changed", [{"gen": "0.0.1"}, {"rank": 7}, {"size": 3}, {"rank": 0}], ids=str)
+@pytest.mark.parametrize(
+    "changed", [{"gen": "0.0.1"}, {"gen": gen.__version__}, {"rank": 7}, {"size": 3}, {"rank": 0}], ids=str
+)
 def test_other_versions_and_other_numbers_are_refused(changed: dict[str, Any], monkeypatch: Any) -> None:
+    """A version counts with its sources."""
     say = connections._say
 
     def said(link: Any, words: Any) -> None:
