@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gen.emit.folder import alone, write_if_changed
@@ -12,6 +12,7 @@ from gen.families.base import Family
 from gen.paths import lock_of, output_home
 from gen.store.folder import SPECS_FILE, read_specs, text_of_specs
 from gen.store.tuned import (
+    FILE,
     LOCK_FILE,
     UNLOCK,
     Winner,
@@ -20,12 +21,15 @@ from gen.store.tuned import (
     is_locked,
     merged,
     read_winners,
+    text_of_winners,
     write_lock,
 )
 from gen.tune.run import keep
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+ASIDE = "before-lock"  # a folder of the winners that a worker had, beside those that it was given
 
 
 def lock(home: Path, known: Sequence[Family[Any]]) -> tuple[Winner, ...]:
@@ -52,12 +56,12 @@ def unlock(home: Path) -> bool:
 
 
 def accept(winners: Sequence[Winner], specs: Mapping[str, Any]) -> str:
-    """Takes the winners, and the specs that they are for, into this process's folder of results, and locks it.
+    """Makes the winners those of this process's folder of results, which has no other then, and locks it.
 
-    Runs on the workers of a cluster. Gives the folder.
+    Runs on the workers of a cluster. The specs that winners are for come too. Winners that the folder had before go to
+    the folder `ASIDE` in it, which `gen merge` takes. Gives the folder.
 
-    Raises StoreError if the folder is locked with another winner for one of the same device, spec and sizes, or has
-    another spec under one of the names.
+    Raises StoreError if the folder is locked with other winners, or has another spec under one of the names.
     """
     home, known = output_home(), families()
     try:
@@ -65,11 +69,13 @@ def accept(winners: Sequence[Winner], specs: Mapping[str, Any]) -> str:
     except StoreError:
         if not is_locked(home):  # else it was, or another worker that has this folder was quicker
             raise
-    own = {winner.key: winner.variant for winner in read_winners(home)}
-    for winner in winners:
-        if own.get(winner.key) != winner.variant:
-            rule = f"is locked with {own.get(winner.key, 'nothing')} for {winner.spec}, {winner.words}"
-            raise StoreError(str(home), rule, winner.variant, next_step=UNLOCK)
+    found = read_winners(home)
+    own, wanted = ({winner.key: winner.variant for winner in some} for some in (found, winners))
+    for winner in (*winners, *found):
+        here, there = (some.get(winner.key, "nothing") for some in (own, wanted))
+        if here != there:
+            rule = f"is locked with {here} for {winner.spec}, {winner.words}, on {winner.device}"
+            raise StoreError(str(home), rule, there, next_step=UNLOCK)
     return str(home)
 
 
@@ -82,5 +88,15 @@ def _take(winners: Sequence[Winner], specs: Mapping[str, Any], home: Path, known
                 raise StoreError(str(home / SPECS_FILE), "holds another spec under a name", name)
         if specs:
             write_if_changed(home / SPECS_FILE, text_of_specs({**old, **specs}))
-    keep(home, known, lambda before: merged(before, winners))
-    lock(home, known)
+
+    def exactly(before: Iterable[Winner]) -> tuple[Winner, ...]:
+        lost = [winner for winner in before if winner not in winners]
+        if lost:
+            aside = home / ASIDE
+            aside.mkdir(exist_ok=True)
+            write_if_changed(aside / FILE, text_of_winners(merged(read_winners(aside), lost)))
+        return tuple(winners)
+
+    keep(home, known, exactly)
+    with alone(lock_of(home)):
+        write_lock(home)

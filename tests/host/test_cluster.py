@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gen.errors import CompileError, DeviceError, MissingToolError, RunError
 from gen.gpu.lock import alone_on
 from gen.paths import exact_version
 from gen.store.trials import Trials
-from gen.store.tuned import is_locked, read_winners
+from gen.store.tuned import FILE, is_locked, read_winners, text_of_winners
 from gen.tune import cluster as module
 from gen.tune.cluster import Cluster, on_each_worker
 from gen.tune.search import Space
@@ -203,9 +204,11 @@ def test_the_command_tunes_on_a_cluster_and_locks_the_choice_there(
     for option in ("--verify", "--frozen", "--stale"):
         status, said = gen("transpose_10_b32", "--scheduler", address, option)
         assert (status, f"--scheduler and {option} do not go together" in said) == (2, True)
+    (workers_home / FILE).write_text(text_of_winners([replace(winner, device="Own GPU")]))
     status, said = lock("--out", tmp_path / "home", "--scheduler", address)
     assert status == 0
     assert said.count(f"{workers_home} is locked with them.") == WORKERS
     assert is_locked(workers_home)
     assert winner in read_winners(workers_home)
+    assert read_winners(workers_home) == read_winners(tmp_path / "home")
     assert lock("--out", tmp_path / "home", "--scheduler", "tcp://127.0.0.1:1")[0] == 1

@@ -114,12 +114,13 @@ def test_winners_are_accepted_and_locked_elsewhere(home: Path, tmp_path: Path, m
     for _ in range(2):
         assert locked.accept((WINNER, OTHER), read_specs(home)) == str(there)
         assert {winner.key: winner.variant for winner in all_winners(there)} == {
-            one.key: one.variant for one in (WINNER, OTHER, THIRD)
+            one.key: one.variant for one in (WINNER, OTHER)
         }
+        assert read_winners(there / locked.ASIDE) == (replace(WINNER, variant=TALL.name), THIRD)
         assert is_locked(there)
     assert read_specs(there) == read_specs(home)
     with pytest.raises(
-        StoreError, match=rf"is locked with {WIDE.name} for transpose_10_b32, any size \(got {TALL.name}"
+        StoreError, match=rf"is locked with {WIDE.name} for transpose_10_b32, any size, on Fake GPU \(got {TALL.name}"
     ):
         locked.accept((replace(WINNER, variant=TALL.name),), {})
     locked.unlock(there)
@@ -129,12 +130,29 @@ def test_winners_are_accepted_and_locked_elsewhere(home: Path, tmp_path: Path, m
     assert found_at_first_calls(there) == ()
 
 
+@pytest.mark.parametrize("file", [FILE, "came.json", "first_calls.json"])
+def test_a_worker_that_has_other_winners_chooses_as_all_do(
+    file: str, came: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEN_HOME", str(home))
+    places = {FILE: home / FILE, "came.json": came, "first_calls.json": first_calls_of(home)}
+    written(places[file], THIRD)
+    for _ in range(2):
+        locked.accept((WINNER,), {})
+        assert all_winners(home) == read_winners(home) == (WINNER,)
+    with pytest.raises(StoreError, match=rf"is locked with {WIDE.name} for .*, on Fake GPU \(got nothing\)"):
+        locked.accept((), {})
+    assert read_winners(home / locked.ASIDE) == ((THIRD,) if file == FILE else ())
+    locked.unlock(home)
+    locked.accept((OTHER,), {})  # what was kept aside before stays there
+    assert read_winners(home / locked.ASIDE) == ((WINNER, THIRD) if file == FILE else (WINNER,))
+
+
 def test_one_that_is_quicker_with_the_same_is_no_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def quicker(folder: Path) -> None:
-        written(folder / FILE, WINNER)
+    def quicker(_: Path) -> None:
         monkeypatch.undo()
         monkeypatch.setenv("GEN_HOME", str(home))
-        locked.lock(folder, FAMILIES)
+        locked.accept((WINNER,), {})
 
     monkeypatch.setenv("GEN_HOME", str(home))
     monkeypatch.setattr("gen.tune.locked.check_unlocked", quicker)
