@@ -163,6 +163,11 @@ class Chooser:
         for winners in self._winners.values():
             winners.sort(key=lambda winner: most_special_first(winner.region))
 
+    @property
+    def winners(self) -> tuple[Winner, ...]:
+        """Those that count for this spec on this device."""
+        return tuple(winner for _, winners in sorted(self._winners.items()) for winner in winners)
+
     def measured(self, extents: Extents, alignment: int = WIDEST) -> Winner | None:
         """The winner that was measured for this very problem on this device; None if there is none, or it is stale."""
         winners = self._winners.get(self.family.shape_class(self.spec, extents, alignment), ())

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, overload
 
 from gen.arch import DEFAULT_ARCH, Limits, known_device
-from gen.errors import ArgumentError, DeviceError, GenError, UnknownNameError
+from gen.errors import ArgumentError, DeviceError, GenError, SpecError, UnknownNameError
 from gen.families import FAMILIES, families
 from gen.families.base import WIDEST, Extents, Family, Spec
 from gen.families.extents import checked_runtime_parameters, extents_of
+from gen.families.merge import MergeSpec, partial_spec
 from gen.families.reduction import ReductionSpec
 from gen.families.transpose import TransposeSpec
 from gen.gpu import device as gpus
@@ -26,7 +28,7 @@ from gen.runtime.loader import Loader, text_of
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import check_distinct
 from gen.runtime.sharded_kernel import ShardedKernel
-from gen.runtime.sharded_reduction import ShardedReduction
+from gen.runtime.sharded_reduction import MERGES, ShardedReduction
 from gen.runtime.sharded_transpose import ShardedTranspose, block_spec
 from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
@@ -138,9 +140,8 @@ def load(
         opened = [_peer(one, folder) for one in devices]
         check_distinct(opened, shared=shared)
         if processes is not None:
-            opened = _of_processes(
-                opened, processes, f"{family.name_of(meant)}, {grid=}, {steps_per_exchange=}", folder
-            )
+            what = f"{family.name_of(meant)}, {grid=}, {steps_per_exchange=}"
+            opened = _of_processes(opened, processes, what, digest_of_winners(family, meant, opened[0], folder))
         if isinstance(meant, ReductionSpec | TransposeSpec):
             for name, given in (("grid", grid), ("steps_per_exchange", steps_per_exchange)):
                 if given is not None:
@@ -328,14 +329,29 @@ def _peer(device: object, home: Path) -> Peer:
     return found
 
 
-def _of_processes(opened: Sequence[Peer], processes: Processes, what: str, home: Path) -> list[Peer]:
+def digest_of_winners(family: Family[Any], spec: Spec, device: Device, home: Path) -> str:
+    """Of the tuned variants that count on a model of device for what a spec on several devices calls.
+
+    Whatever else is in `home` may differ. The evidence for a variant is left out: it is that of one measurement.
+    """
+    called: list[tuple[Family[Any], Spec]] = [(family, spec)]
+    if isinstance(spec, TransposeSpec):
+        called = [(family, block_spec(spec))]
+    elif isinstance(spec, ReductionSpec):
+        with suppress(SpecError):  # whose rows are kept, unless it is refused
+            called += [(family, partial_spec(spec)), (MERGES, MergeSpec(spec))]
+    winners = winners_of(home)
+    choosers = [Chooser(of, one, winners, device.name, device.limits) for of, one in called]
+    counting = [(*winner.key, winner.variant) for chooser in choosers for winner in chooser.winners]
+    return sha256(repr(counting).encode()).hexdigest()[:12]
+
+
+def _of_processes(opened: Sequence[Peer], processes: Processes, what: str, winners: str) -> list[Peer]:
     """The device of this process, for each rank. Raises ProcessError, in all processes, unless they load the same."""
     if len(opened) > 1:
         rule = "must name one in each of several processes"
         raise DeviceError("devices", rule, len(opened), next_step="Start a process for each of them")
-    choices = sorted((one.device, one.spec, one.shape, one.variant) for one in winners_of(home))
-    digest = sha256(repr(choices).encode()).hexdigest()[:12]
-    processes.agree(f"{what}, on {opened[0].name}, choosing by tuned.json {digest}")
+    processes.agree(f"{what}, on {opened[0].name}, choosing by tuned variants {winners}")
     return [opened[0]] * processes.size
 
 

@@ -24,12 +24,20 @@ import pytest
 
 import gen
 from gen.errors import ArgumentError, DeviceError, GenError, ProcessError
+from gen.families.merge import MergeSpec, partial_spec
+from gen.families.reduction import Reduction
+from gen.families.regions import Region
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
+from gen.families.transpose import Transpose
 from gen.runtime import dlpack, transport
+from gen.runtime import load as loading
 from gen.runtime import processes as connections
 from gen.runtime.processes import _HEAD, Processes
+from gen.runtime.sharded_reduction import MERGES
+from gen.runtime.sharded_transpose import block_spec
 from gen.runtime.simulated import Machine
+from gen.store.tuned import Winner
 from tests.fakes import OracleRunner
 from tests.sharding import changed, computed_on, drawn, drawn_system, right, same
 
@@ -347,6 +355,34 @@ def test_processes_that_load_different_specs_are_told() -> None:
     unasked: Any = gen.load
     with pytest.raises(ArgumentError, match="processes must come with devices"):
         unasked(HEAT, processes=Processes(0, {}))
+
+
+def test_tuned_variants_count_for_the_spec_and_the_device_and_with_their_sizes(
+    monkeypatch: Any, tmp_path: Path
+) -> None:
+    """Of a tuned variant the region counts; variants of other specs and for other devices do not."""
+    heat, other = (Stencil().name_of(one) for one in (HEAT, CORNERS))
+    name = Machine().devices(1)[0].name
+    wide, small = Region.exactly({"n": 1000}), Region.exactly({"n": 10})
+
+    def digest(*winners: Winner, spec: Any = HEAT, family: Any = Stencil()) -> str:  # noqa: B008
+        monkeypatch.setattr(loading, "winners_of", lambda _: winners)
+        return loading.digest_of_winners(family, spec, device(0), tmp_path)
+
+    def won(spec: str, variant: str, region: Region = small, on: str = name) -> Winner:
+        return Winner(on, spec, "all sizes", variant, {"us": len(variant)}, region)
+
+    first = digest(won(heat, "a"))
+    assert len({digest(), first, digest(won(heat, "b")), digest(won(heat, "a", wide))}) == 4
+    assert digest(won(heat, "a"), won(other, "b"), won(heat, "b", on="Another GPU")) == first
+    total = gen.reduction("sum", "float16")
+    families = (Reduction(), partial_spec(total)), (MERGES, MergeSpec(total))
+    turn = gen.permutation((1, 0), "float32")
+    for family, spec, of, called in (
+        *((Reduction(), total, *one) for one in families), (Transpose(), turn, Transpose(), block_spec(turn)),
+    ):  # fmt: skip
+        found = digest(won(of.name_of(called), "a"), spec=spec, family=family)
+        assert found != digest(spec=spec, family=family), called
 
 
 def test_those_that_make_other_calls_are_told() -> None:
