@@ -26,7 +26,7 @@ from gen.runtime.dispatch import Choice, Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
 from gen.runtime.loader import Loader, text_of
 from gen.runtime.processes import Processes
-from gen.runtime.sharded import check_distinct
+from gen.runtime.sharded import check_distinct, items_of
 from gen.runtime.sharded_kernel import ShardedKernel
 from gen.runtime.sharded_reduction import MERGES, ShardedReduction
 from gen.runtime.sharded_transpose import ShardedTranspose, block_spec
@@ -137,9 +137,17 @@ def load(
         for name, given in (("shape", shape), ("device", device), *runtime_parameters.items()):
             if given is not None:
                 raise ArgumentError(name, "must not be given with devices", given, next_step="Leave it out")
-        opened = [_peer(one, folder) for one in devices]
+        named = items_of(devices)
+        if named is None:
+            raise ArgumentError(
+                "devices", "must name a device for each rank", repr(devices), next_step="Say devices=[0, 1]"
+            )
+        opened = [_peer(one, folder) for one in named]
         check_distinct(opened, shared=shared)
         if processes is not None:
+            if not isinstance(processes, Processes):
+                next_step = "Say processes=gen.join(...)"
+                raise ArgumentError("processes", "must be what gen.join gives", repr(processes), next_step=next_step)
             what = f"{family.name_of(meant)}, {grid=}, {steps_per_exchange=}"
             opened = _of_processes(opened, processes, what, digest_of_winners(family, meant, opened[0], folder))
         if isinstance(meant, ReductionSpec | TransposeSpec):

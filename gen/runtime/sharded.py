@@ -335,17 +335,19 @@ class Scattering:
             dtype: NumPy's, of the elements, for a spec that moves them as bits; the spec's if None.
 
         Raises:
-            ShapeError: the spec takes no such array, or a rank would have no cell.
+            ShapeError: the spec takes no such array, or a rank would have no cell, or `dtype` is none of NumPy's.
             DeviceError: a device has no memory left.
         """
-        numbers = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-        right = len(numbers) > 0 if self._axes is None else len(numbers) == len(self._axes)
-        if not right or not all(is_count(n, 0) for n in numbers):
+        numbers = (shape,) if isinstance(shape, int | np.integer) else items_of(shape)
+        if numbers is None or not self._has_axes(len(numbers)) or not all(is_count(n, 0) for n in numbers):
             rule = "must be whole numbers, none negative"
             if self._axes is not None:
                 rule = f"must be {len(self._axes)} whole numbers, none negative: {', '.join(self._axes)}"
             raise ShapeError("shape", rule, repr(shape))
-        elements = self.dtype if dtype is None else np.dtype(dtype)
+        elements = self.dtype if dtype is None else _numpy_type(dtype)
+        if elements is None:
+            next_step = "Leave it out: it is the spec's then"
+            raise ShapeError("dtype", "must be a type of NumPy's, of numbers", repr(dtype), next_step=next_step)
         return ShardedArray(self.ranks, self._cuts(tuple(map(int, numbers)), extents), elements)
 
     def scatter(self, array: Any, extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
@@ -371,6 +373,7 @@ class Scattering:
         return made
 
     def _cuts(self, shape: tuple[int, ...], extents: Sequence[Sequence[int]] | None) -> Cuts:
+        self._check_axes("The array", shape)
         if 0 in shape:
             raise ShapeError("The array", "must have elements to be split", shape)
         grid = self._grid_of(len(shape))
@@ -381,18 +384,27 @@ class Scattering:
                 raise ShapeError("The array", rule, extent, next_step="Take fewer devices, or a larger array")
         if extents is None:
             return even_cuts(shape, grid)
-        listed = [tuple(along) for along in extents]
+        listed = [items_of(along) or () for along in items_of(extents) or ()]
         right = [
             len(along) == ranks and all(is_count(n, 1) for n in along) and sum(along) == extent
             for along, extent, ranks in zip(listed, shape, grid, strict=False)
         ]
         if len(listed) != len(shape) or not all(right):
             rule = f"must be, for each axis, {grid} positive numbers whose sums are {shape}"
-            raise ShapeError("extents", rule, listed)
+            raise ShapeError("extents", rule, extents, next_step="Leave them out: they are as equal as possible then")
         return cuts_of([[int(n) for n in along] for along in listed])
 
     def _grid_of(self, axes: int) -> tuple[int, ...]:
         return self.grid + (1,) * (axes - len(self.grid))
+
+    def _has_axes(self, count: int) -> bool:
+        return count > 0 if self._axes is None else count == len(self._axes)
+
+    def _check_axes(self, name: str, shape: Shape) -> None:
+        if not self._has_axes(len(shape)):
+            axes = "an axis or more" if self._axes is None else f"{len(self._axes)} axes: {', '.join(self._axes)}"
+            next_step = "Reshape it first, or load a kernel for its axes"
+            raise ShapeError(name, f"must have {axes}", shape, next_step=next_step)
 
     def check_array(self, name: str, array: object, dtype: np.dtype[Any] | None = None, *, split: bool = True) -> None:
         """Raises GenError unless it is a sharded array of these ranks, and of a dtype: the spec's if None.
@@ -410,6 +422,7 @@ class Scattering:
             found, wanted = (", ".join(one.device.name for one in ranks) for ranks in (array.ranks, self.ranks))
             rule = f"must lie on the devices of the kernel, in their order: {wanted}"
             raise ArgumentError(name, rule, found, next_step="Gather it, and scatter it by this kernel")
+        self._check_axes(name, array.shape)
         if split and tuple(len(along) - 1 for along in array.cuts) != self._grid_of(len(array.cuts)):
             rule = f"must be split among {' x '.join(map(str, self.grid))} ranks"
             raise ShapeError(name, rule, array.cuts, next_step="Gather it, and scatter it by this kernel")
@@ -466,6 +479,22 @@ def _ranks_of(devices: Sequence[Peer], processes: Processes | None) -> tuple[Ran
                     device.leave(entered)
         found.append(Rank(device, *made[place], processes, 0 if processes is None else place))
     return tuple(found)
+
+
+def items_of(value: Any) -> tuple[Any, ...] | None:
+    """What a sequence holds; None if it is none, which the caller refuses."""
+    try:
+        return tuple(value)
+    except TypeError:
+        return None
+
+
+def _numpy_type(dtype: Any) -> np.dtype[Any] | None:
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):  # of a text such as "f4,(" too
+        return None
+    return None if found.hasobject or not found.itemsize else found
 
 
 def is_count(number: object, least: int) -> bool:

@@ -42,7 +42,7 @@ from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
 from gen.runtime.arrays import Given, Kind, Shape, read
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
-from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count
+from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count, items_of
 from gen.runtime.sharded_points import Points, ShardedTraces
 from gen.runtime.signature import Signature
 
@@ -567,10 +567,10 @@ def _wait_for(rank: Rank, stream: int, mark: Mark | None) -> None:
 def _checked_grid(spec: StencilSpec | SystemSpec, ranks: int, grid: Sequence[int] | None) -> tuple[int, ...]:
     if grid is None:
         return (ranks,) + (1,) * (len(spec.axes) - 1)
-    found = tuple(grid)
+    found = items_of(grid) or ()
     if len(found) != len(spec.axes) or not all(is_count(n, 1) for n in found) or prod(found) != ranks:
         rule = f"must be positive numbers for {', '.join(spec.axes)}, whose product is the number of devices, {ranks}"
-        raise ArgumentError("grid", rule, found)
+        raise ArgumentError("grid", rule, grid, next_step="Leave it out: all are along the first axis then")
     return tuple(int(n) for n in found)
 
 

@@ -82,8 +82,6 @@ class ShardedTranspose(Scattering):
             RunError: a device refused a launch.
         """
         self.check_array("in", array, split=False)
-        if len(array.shape) != len(self._spec.axes):
-            raise ShapeError("in", f"must have {len(self._spec.axes)} axes", array.shape)
         shape = tuple(array.shape[axis] for axis in self._spec.axes)
         dtype = array.dtype if self._spec.values is None else self._spec.result.numpy
         if out is None:

@@ -12,7 +12,7 @@ import pytest
 
 import gen
 from gen.dtypes import F64
-from gen.errors import ArgumentError, DeviceError, RunError, ShapeError
+from gen.errors import ArgumentError, DeviceError, GenError, RunError, ShapeError
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
 from gen.families.system import System, scalars
@@ -266,6 +266,36 @@ def test_what_is_wrong_with_devices_is_said(machine: Machine) -> None:
         ArgumentError, match="steps_per_exchange must be 1 where an axis that is split wraps at one end"
     ):
         gen.load(ends, devices=[one, other], steps_per_exchange=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda heat, _, cells: heat.scatter(cells[0]), r"must have 2 axes: rows, cols \(got \(5,\)\). Reshape it"),
+        (lambda heat, _, cells: heat.scatter(cells[..., None]), r"must have 2 axes: rows, cols \(got \(6, 5, 1\)\)"),
+        (lambda heat, _, cells: heat.scatter(cells[0, 0, ...]), r"must have 2 axes: rows, cols \(got \(\)\)"),
+        (lambda _, load, cells: load(gen.permutation((1, 0), "float32")).scatter(cells[0]), "must have 2 axes"),
+        (lambda _, load, cells: load(gen.permutation((1, 0), "float32")).scatter(cells[None]), "must have 2 axes"),
+        (lambda _, load, cells: load(gen.reduction("sum")).scatter(cells[0, 0, ...]), "must have an axis or more"),
+        (lambda heat, load, cells: heat(load(gen.reduction("sum")).scatter(cells[..., None])), "in must have 2 axes"),
+        (lambda heat, _, cells: heat.scatter(cells, 3), r"extents must be, for each axis, .* \(got 3\). Leave them"),
+        (lambda heat, _, cells: heat.scatter(cells, (3, 3, 3)), "extents must be, for each axis"),
+        (lambda heat, _, cells: heat.scatter(cells, (None, (5,))), "extents must be, for each axis"),
+        (lambda heat, _, __: heat.empty(None), r"shape must be 2 whole numbers, .* \(got None\)"),
+        (lambda heat, _, __: heat.empty((6, 5), dtype="zz"), r"dtype must be a type of NumPy's, .* \(got 'zz'\)"),
+        (lambda heat, _, __: heat.empty((6, 5), dtype=object), "dtype must be a type of NumPy's"),
+        (lambda _, load, __: load(HEAT, grid=3), r"grid must be positive numbers .* \(got 3\). Leave it out"),
+        (lambda _, load, __: load(HEAT, devices=3), r"devices must name a device .* \(got 3\). Say devices="),
+        (lambda _, load, __: load(HEAT, processes=3), r"processes must be what gen.join gives \(got 3\)"),
+    ],
+)
+def test_what_is_of_another_kind_is_said(machine: Machine, call: Any, says: str) -> None:
+    def load(spec: Any, **options: Any) -> Any:
+        return gen.load(spec, **{"devices": devices, **options})
+
+    devices = machine.devices(3)
+    with pytest.raises(GenError, match=says):
+        call(load(HEAT), load, cells_of(6, 5))
 
 
 def test_what_is_wrong_with_arrays_is_said(machine: Machine) -> None:
