@@ -25,7 +25,7 @@ from gen.paths import cache_home, output_home
 from gen.runtime.dispatch import Choice, Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
 from gen.runtime.loader import Loader, text_of
-from gen.runtime.processes import Processes
+from gen.runtime.processes import Processes, alike
 from gen.runtime.sharded import check_distinct, items_of
 from gen.runtime.sharded_kernel import ShardedKernel
 from gen.runtime.sharded_reduction import MERGES, ShardedReduction
@@ -34,6 +34,7 @@ from gen.runtime.tuning import FirstCalls, seconds_of
 from gen.store.folder import remember as write_down
 
 CPU = "cpu"
+_SAY_DEVICES = "Say devices=[0, 1], or leave it out"
 
 _lock = threading.Lock()
 _loaders: dict[tuple[int, Path], Loader] = {}
@@ -130,47 +131,53 @@ def load(
         MissingToolError: the compiler is not installed.
         DeviceError: there is no such GPU.
     """
-    folder = _folder(home)
-    family, meant = _meant(spec, folder)
-    budget = None if tune is None else seconds_of(tune)
-    if devices is not None:
-        for name, given in (("shape", shape), ("device", device), *runtime_parameters.items()):
-            if given is not None:
-                raise ArgumentError(name, "must not be given with devices", given, next_step="Leave it out")
-        named = items_of(devices)
-        if named is None:
-            raise ArgumentError(
-                "devices", "must name a device for each rank", repr(devices), next_step="Say devices=[0, 1]"
-            )
-        opened = [_peer(one, folder) for one in named]
-        check_distinct(opened, shared=shared)
-        if processes is not None:
-            if not isinstance(processes, Processes):
-                next_step = "Say processes=gen.join(...)"
-                raise ArgumentError("processes", "must be what gen.join gives", repr(processes), next_step=next_step)
-            what = f"{family.name_of(meant)}, {grid=}, {steps_per_exchange=}"
-            opened = _of_processes(opened, processes, what, digest_of_winners(family, meant, opened[0], folder))
-        if isinstance(meant, ReductionSpec | TransposeSpec):
-            for name, given in (("grid", grid), ("steps_per_exchange", steps_per_exchange)):
+    if processes is not None and not isinstance(processes, Processes):
+        next_step = "Say processes=gen.join(...)"
+        raise ArgumentError("processes", "must be what gen.join gives", repr(processes), next_step=next_step)
+    with alike(processes, "gen.load") as noted:
+        folder = _folder(home)
+        family, meant = _meant(spec, folder)
+        budget = None if tune is None else seconds_of(tune)
+        make = partial(kernel_of, home=folder, tune=budget)
+        opened: list[Peer] = []
+        kernels: dict[Peer, Kernel] = {}
+        if devices is None and processes is not None:
+            raise ArgumentError("processes", "must come with devices", processes, next_step=_SAY_DEVICES)
+        if devices is not None:
+            for name, given in (("shape", shape), ("device", device), *runtime_parameters.items()):
                 if given is not None:
-                    rule = "must not be given for a reduction or a transpose"
-                    raise ArgumentError(name, rule, given, next_step="Leave it out")
+                    raise ArgumentError(name, "must not be given with devices", given, next_step="Leave it out")
+            named = items_of(devices)
+            if named is None:
+                rule = "must name a device for each rank"
+                raise ArgumentError("devices", rule, repr(devices), next_step="Say devices=[0, 1]")
+            opened = [_peer(one, folder) for one in named]
+            check_distinct(opened, shared=shared)
+            if isinstance(meant, ReductionSpec | TransposeSpec):
+                for name, given in (("grid", grid), ("steps_per_exchange", steps_per_exchange)):
+                    if given is not None:
+                        rule = "must not be given for a reduction or a transpose"
+                        raise ArgumentError(name, rule, given, next_step="Leave it out")
+            if processes is not None:
+                if len(opened) > 1:
+                    rule, next_step = "must name one in each of several processes", "Start a process for each of them"
+                    raise DeviceError("devices", rule, len(opened), next_step=next_step)
+                noted |= {"spec": family.name_of(meant), "device": opened[0].name, "grid": grid}
+                noted |= {"steps_per_exchange": steps_per_exchange, "time to tune": budget}
+                noted["digest of tuned variants"] = digest_of_winners(family, meant, opened[0], folder)
+                opened *= processes.size
+            of_parts = block_spec(meant) if isinstance(meant, TransposeSpec) else meant
+            of_devices = () if isinstance(meant, ReductionSpec) else dict.fromkeys(opened)
+            kernels = {one: make(family, of_parts, one) for one in of_devices}
+    if devices is not None:
         if isinstance(meant, ReductionSpec):
-            make = partial(kernel_of, home=folder, tune=budget)
             return ShardedReduction(family, meant, make, opened, processes)
-        of_parts = block_spec(meant) if isinstance(meant, TransposeSpec) else meant
-        kernels = {one: kernel_of(family, of_parts, one, folder, tune=budget) for one in dict.fromkeys(opened)}
         if isinstance(meant, TransposeSpec):
             return ShardedTranspose(family, meant, kernels, opened, processes)
         return ShardedKernel(family, meant, kernels, opened, grid, steps_per_exchange, processes)
-    for name, value in (
-        ("processes", processes),
-        ("shared", shared or None),
-        ("grid", grid),
-        ("steps_per_exchange", steps_per_exchange),
-    ):
+    for name, value in (("shared", shared or None), ("grid", grid), ("steps_per_exchange", steps_per_exchange)):
         if value is not None:
-            raise ArgumentError(name, "must come with devices", value, next_step="Say devices=[0, 1], or leave it out")
+            raise ArgumentError(name, "must come with devices", value, next_step=_SAY_DEVICES)
     if shape is None and runtime_parameters:
         raise ArgumentError(next(iter(runtime_parameters)), "must come with shape: without one every call says it")
     if shape is None:
@@ -352,15 +359,6 @@ def digest_of_winners(family: Family[Any], spec: Spec, device: Device, home: Pat
     choosers = [Chooser(of, one, winners, device.name, device.limits) for of, one in called]
     counting = [(*winner.key, winner.variant) for chooser in choosers for winner in chooser.winners]
     return sha256(repr(counting).encode()).hexdigest()[:12]
-
-
-def _of_processes(opened: Sequence[Peer], processes: Processes, what: str, winners: str) -> list[Peer]:
-    """The device of this process, for each rank. Raises ProcessError, in all processes, unless they load the same."""
-    if len(opened) > 1:
-        rule = "must name one in each of several processes"
-        raise DeviceError("devices", rule, len(opened), next_step="Start a process for each of them")
-    processes.agree(f"{what}, on {opened[0].name}, choosing by tuned variants {winners}")
-    return [opened[0]] * processes.size
 
 
 def _device_number(device: object) -> int:

@@ -17,8 +17,10 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from gen.errors import ArgumentError, ProcessError
@@ -27,8 +29,9 @@ from gen.paths import exact_version
 SECONDS = 60.0  # in which all have to come
 _SILENT_S, _PROBES = 2, 3  # after so many seconds without a word a machine is asked, and then so often again
 _HEAD = struct.Struct("!cQ")  # the kind of a message, and its bytes
-_CONTENT, _END = b"c", b"e"
+_CONTENT, _WORD, _LOST, _END = b"c", b"w", b"l", b"e"
 _ADDRESS_BYTES = 256
+_EVERYWHERE = "Nothing was computed: make the same call in all of them"
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,11 @@ class Processes:
         """
         self.rank, self.size = rank, len(links) + 1
         self._links = dict(links)
-        self._inbox: dict[int, deque[bytearray]] = {other: deque() for other in links}
+        self._inbox: dict[int, deque[tuple[bytes, bytearray]]] = {other: deque() for other in links}
         self._news = threading.Condition()
         self._ended: set[int] = set()
         self._dead: int | None = None
+        self._why = ""
         self._alarms: list[Callable[[], None]] = []
         for other in links:
             threading.Thread(target=self._listen, args=(other,), name=f"gen, process {other}", daemon=True).start()
@@ -79,64 +83,116 @@ class Processes:
         """The numbers of the others."""
         return tuple(self._links)
 
-    def send(self, to: int, content: bytes | memoryview) -> None:
+    def send(self, to: int, content: bytes | memoryview, kind: bytes = _CONTENT) -> None:
         """Sends bytes, which come in the order of the calls. Raises ProcessError if one has died."""
         self.check()
         try:
-            self._links[to].sendall(_HEAD.pack(_CONTENT, len(content)))
+            self._links[to].sendall(_HEAD.pack(kind, len(content)))
             self._links[to].sendall(content)
         except OSError:
             with self._news:  # one that has ended needs nothing more; its last word may still be on its way
                 self._news.wait_for(lambda: self._dead is not None or to in self._ended)
             self.check()
 
-    def receive(self, of: int, size: int | None = None) -> bytearray:
+    def receive(self, of: int, size: int) -> bytearray:
         """The next bytes from another one.
 
         Args:
             of: which.
-            size: how many they must be; None: any number.
+            size: how many they must be.
 
         Raises:
             ProcessError: one has died, or that one has ended or sends something else.
         """
+        found = self._next(of, _CONTENT)
+        if len(found) != size:
+            raise self._astray(of, f"{len(found)} bytes where {size} are due")
+        return found
+
+    def _next(self, of: int, kind: bytes) -> bytearray:
+        """The next message of another one, of one kind: content, or a word of what it does."""
         with self._news:
             self._news.wait_for(lambda: self._inbox[of] or self._dead is not None or of in self._ended)
             self.check()
             if not self._inbox[of]:
                 raise ProcessError(f"Process {of}", f"has ended, and process {self.rank} waits for it")
-            found = self._inbox[of].popleft()
-        if size is not None and len(found) != size:
-            rule = f"must make the same calls as process {self.rank}, in the same order"
-            raise ProcessError(f"Process {of}", rule, f"{len(found)} bytes where {size} are due")
+            came, found = self._inbox[of].popleft()
+        if came != kind:
+            due, size = "content is due", len(found)
+            raise self._astray(of, f"a word where {due}" if came == _WORD else f"{size} bytes where a word is due")
         return found
+
+    def _astray(self, other: int, what: str) -> ProcessError:
+        return ProcessError(
+            f"Process {other}", f"must make the same calls as process {self.rank}, in the same order", what
+        )
 
     def all_say(self, said: str) -> list[str]:
         """What each of them says here, by rank."""
         for other in self._links:
-            self.send(other, said.encode())
-        return [said if rank == self.rank else self.receive(rank).decode() for rank in range(self.size)]
+            self.send(other, said.encode(), _WORD)
+        return [said if rank == self.rank else self._next(rank, _WORD).decode() for rank in range(self.size)]
 
-    def agree(self, said: str) -> None:
-        """Raises ProcessError, in all of them, unless all say the same here."""
-        for rank, other in enumerate(found := self.all_say(said)):
-            if other != found[0]:
-                rule = f"must load the same as process 0, which has {found[0]}"
-                raise ProcessError(f"Process {rank}", rule, other, next_step="Start the same program everywhere")
+    @contextmanager
+    def alike(self, what: str) -> Iterator[dict[str, object]]:
+        """Checks arguments within it; where it ends all of them go on, or none does: each sends a word to each other.
+
+        Gives what the check notes down by name, in which all must be alike: an array by its bytes.
+
+        Args:
+            what: all do.
+
+        Raises:
+            ProcessError: in all of them, another one does something else; in the others, one has refused.
+        """
+        noted: dict[str, object] = {}
+        try:
+            yield noted
+        except Exception as error:
+            with suppress(ProcessError):  # of one that has died: this one has an error of its own
+                self.all_say(json.dumps({"refused": str(error)}))
+            raise
+        words = {"call": what, "noted": {name: _in_words(value) for name, value in noted.items()}}
+        said = [json.loads(one) for one in self.all_say(json.dumps(words))]
+        for rank, other in enumerate(said):
+            if "refused" in other:
+                raise ProcessError(f"Process {rank}", f"has refused {what}", other["refused"], next_step=_EVERYWHERE)
+        first = said[0]
+        for rank, other in enumerate(said):
+            if other["call"] != first["call"]:
+                rule = f"must make the same calls as process 0, which makes {first['call']}"
+                raise ProcessError(f"Process {rank}", rule, other["call"], next_step=_EVERYWHERE)
+            for name in {**first["noted"], **other["noted"]}:
+                one, its = (found["noted"].get(name, "nothing") for found in (first, other))
+                if one != its:
+                    rule = f"must have the same {name} as process 0 in {what}, {one}"
+                    raise ProcessError(f"Process {rank}", rule, its, next_step=_EVERYWHERE)
+
+    def give_up(self, why: object) -> None:
+        """Says that this one cannot finish what all have begun: nobody computes with it any more."""
+        if self._dead is None:
+            text = str(why) or type(why).__name__
+            self._fail(self.rank, text)
+            for link in self._links.values():
+                with suppress(OSError):
+                    link.sendall(_HEAD.pack(_LOST, len(text.encode())) + text.encode())
 
     def check(self) -> None:
-        """Raises ProcessError if one of them has died."""
+        """Raises ProcessError if one of them has died, or could not finish a call."""
+        if self._dead is not None and self._why:
+            rule = "could not finish a call that all had begun"
+            raise ProcessError(f"Process {self._dead}", rule, self._why, next_step="Start all of them again")
         if self._dead is not None:
             rule = "must not die while others compute with it"
             raise ProcessError(f"Process {self._dead}", rule, next_step="Start all of them again")
 
     def on_failure(self, alarm: Callable[[], None]) -> None:
-        """Has something done, by another thread, as soon as one of them has died."""
+        """Has something done, by any thread, as soon as one of them has died."""
         self._alarms.append(alarm)
 
     def close(self) -> None:
         """Says goodbye, and who has died: those who still wait for this one are told."""
-        last = b"" if self._dead is None else str(self._dead).encode()
+        last = b"" if self._dead is None else f"{self._dead} {self._why}".encode()
         for other, link in self._links.items():
             try:
                 if other not in self._ended:
@@ -152,24 +208,42 @@ class Processes:
         with self._links[other] as link:
             while (message := _read(link)) is not None:
                 kind, content = message
+                if kind == _LOST:
+                    self._fail(other, content.decode())
+                    continue
                 if kind == _END and content:
-                    self._fail(int(content))
+                    dead, _, why = content.decode().partition(" ")
+                    self._fail(int(dead), why)
                 with self._news:
-                    if kind == _CONTENT:
-                        self._inbox[other].append(content)
+                    if kind != _END:
+                        self._inbox[other].append((kind, content))
                     else:
                         self._ended.add(other)
                     self._news.notify_all()
         if other not in self._ended:
             self._fail(other)
 
-    def _fail(self, other: int) -> None:
+    def _fail(self, other: int, why: str = "") -> None:
         with self._news:
             if self._dead is None:
-                self._dead = other
+                self._dead, self._why = other, why
                 for alarm in self._alarms:
                     alarm()
             self._news.notify_all()
+
+
+def alike(processes: Processes | None, what: str) -> AbstractContextManager[dict[str, object]]:
+    """`Processes.alike`, where there are several."""
+    return nullcontext({}) if processes is None else processes.alike(what)
+
+
+def _in_words(value: object) -> str:
+    """A value, of whose content a digest is enough where that is long."""
+    from numpy import ndarray
+
+    if not isinstance(value, ndarray):
+        return str(value)
+    return f"{value.dtype} of shape {value.shape} with digest {sha256(value.tobytes()).hexdigest()[:12]}"
 
 
 def _close(processes: weakref.ref[Processes]) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, count, product
@@ -22,7 +22,7 @@ from gen.families.extents import dense_strides
 from gen.families.stencil.split import Box, Cuts, boxes_of, cuts_of, even_cuts, extents_of_box
 from gen.gpu.device import LEGACY_STREAM, Memory, Peer, Rows, Stream
 from gen.runtime.arrays import DeviceArray, Given, Kind, Shape, read, stream_of
-from gen.runtime.processes import Processes
+from gen.runtime.processes import Processes, alike
 from gen.runtime.transport import transport_of
 
 log = logging.getLogger("gen")
@@ -272,14 +272,33 @@ class Scattering:
         """Gives back what is kept between calls."""
 
     @contextmanager
-    def queueing(self) -> Iterator[None]:
-        """Keeps other threads out while a call is queued; one that fails forgets all, once no device uses it."""
+    def locked(self) -> Iterator[None]:
+        """Keeps other threads out; what fails forgets all that is kept between calls, once no device uses it."""
         with self._lock:
             try:
                 yield
             except BaseException:
                 self.forget_unused()
                 raise
+
+    @contextmanager
+    def queueing(self) -> Iterator[None]:
+        """The same while a call is queued; where that fails, other processes learn it."""
+        with self.locked():
+            try:
+                yield
+            except BaseException as error:
+                if self.ranks[0].processes is not None:
+                    self.ranks[0].processes.give_up(error)
+                raise
+
+    def checking(self, call: str = "") -> AbstractContextManager[dict[str, object]]:
+        """Checks the arguments of a call within it; of several processes all must be alike (`Processes.alike`).
+
+        Args:
+            call: the method's name; empty: a call of the kernel itself.
+        """
+        return alike(self.ranks[0].processes, f"{call or 'a call'} of {self.spec}")
 
     def forget_unused(self) -> None:
         """Waits for every rank, and gives back what is kept between calls."""
@@ -338,6 +357,10 @@ class Scattering:
             ShapeError: the spec takes no such array, or a rank would have no cell, or `dtype` is none of NumPy's.
             DeviceError: a device has no memory left.
         """
+        with self.checking("empty") as noted:
+            return self._noted(noted, self._empty(shape, extents, dtype))
+
+    def _empty(self, shape: int | Sequence[int], extents: Sequence[Sequence[int]] | None, dtype: Any) -> ShardedArray:
         numbers = (shape,) if isinstance(shape, int | np.integer) else items_of(shape)
         if numbers is None or not self._has_axes(len(numbers)) or not all(is_count(n, 0) for n in numbers):
             rule = "must be whole numbers, none negative"
@@ -361,6 +384,14 @@ class Scattering:
             ShapeError: the spec takes no such array, or a rank would have no cell.
             ArgumentError: it is none, or lies on a device that is not one of these.
         """
+        with self.checking("scatter") as noted:
+            return self._noted(noted, self._scattered(array, extents))
+
+    def _noted(self, noted: dict[str, object], made: ShardedArray) -> ShardedArray:
+        noted |= {"dtype": made.dtype, "cuts": made.cuts}
+        return made
+
+    def _scattered(self, array: Any, extents: Sequence[Sequence[int]] | None) -> ShardedArray:
         given = read("array", array)
         if not self._elements.holds(given.dtype):
             rule = f"must hold {self._elements.name} elements"

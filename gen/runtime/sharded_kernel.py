@@ -219,14 +219,18 @@ class ShardedKernel(Scattering):
             GenError: an argument is not what the spec takes. Nothing was queued.
             RunError: a device refused a launch.
         """
-        stated = self._signature.checked_runtime_parameters(numbers)
-        given, values = self._signature.sort(arguments, numbers)
-        inputs, outs = given[: len(self.inputs)], self._outs(out)
-        self._check_arrays(inputs, outs)
-        points, steps = self._checked_points(inputs[0].shape, given[len(self.inputs) :], stated)
-        targets = tuple(
-            ShardedArray(self.ranks, inputs[0].cuts, self.dtype) if given is None else given for given in outs
-        )
+        with self.checking() as noted:
+            stated = self._signature.checked_runtime_parameters(numbers)
+            given, values = self._signature.sort(arguments, numbers)
+            inputs, outs = given[: len(self.inputs)], self._outs(out)
+            self._check_arrays(inputs, outs)
+            points, steps = self._checked_points(inputs[0].shape, given[len(self.inputs) :], stated)
+            targets = tuple(
+                ShardedArray(self.ranks, inputs[0].cuts, self.dtype) if given is None else given for given in outs
+            )
+            noted |= {STEPS: int(steps), "steps_per_exchange": self.steps_per_exchange, "cuts": inputs[0].cuts}
+            noted |= {x.name: np.frombuffer(values[x.name], x.dtype.numpy)[0] for x in self._signature.numbers}
+            noted.update(points)
         with self.queueing():
             graph = None if points else self._graph_of(tuple(inputs), targets, steps, values)
             if graph is not None:

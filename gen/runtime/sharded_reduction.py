@@ -230,30 +230,39 @@ class ShardedReduction(Scattering):
             GenError: the argument is not what the spec takes. Nothing was queued.
             RunError: a device refused a launch.
         """
-        self.check_array("in", array, split=False)
-        shape = result_shape(self._spec, array.shape)
+        with self.checking() as noted:
+            self.check_array("in", array, split=False)
+            noted |= {"dtype": array.dtype, "cuts": array.cuts}
+            shape = result_shape(self._spec, array.shape)
+            with self.locked():
+                rows = self._room_in_rows(array)
+                layout = self._layout_of(rows)
+                if layout.kept:
+                    cuts = (rows.cuts[0], *((0, extent) for extent in shape[1:]))
+                    results: tuple[Any, ...] = self._outs(layout, rows, cuts, out)
+                else:
+                    results = self._outs_on_first(shape, out)
         with self.queueing():
-            array = self._in_rows(array)
-            layout = self._layout_of(array)
-            if layout.kept:
-                cuts = (array.cuts[0], *((0, extent) for extent in shape[1:]))
-                results: tuple[Any, ...] = self._outs(layout, array, cuts, out)
-                self._reduce_units(layout, array, results)
-            else:
-                results = self._outs_on_first(shape, out)
-                self._reduce_units(layout, array, ())
+            if rows is not array:
+                self._bring_in_rows(array, rows)
+            self._reduce_units(layout, rows, results if layout.kept else ())
+            if not layout.kept:
                 self._merge(layout, results)
         return results[0] if len(results) == 1 else results
 
-    def _in_rows(self, array: ShardedArray) -> ShardedArray:
-        """The array as units are taken of it: a copy of one that is split along other axes than the first."""
+    def _room_in_rows(self, array: ShardedArray) -> ShardedArray:
+        """The array as units are taken of it: room for a copy of one that is split along other axes than the first."""
         if is_split_in_rows(array) or self._in_boxes(array):
             return array
         cuts = self._cuts(array.shape, None)
         if self._rows is None or (self._rows.cuts, self._rows.dtype) != (cuts, array.dtype):
             self._rows = None  # gives its memory back before more is taken
             self._rows = ShardedArray(self.ranks, cuts, array.dtype)
-        made, size = self._rows, array.dtype.itemsize
+        return self._rows
+
+    def _bring_in_rows(self, array: ShardedArray, made: ShardedArray) -> None:
+        """Copies an array there, from rank to rank."""
+        size = array.dtype.itemsize
         self.meet()
         with self.together():
             for number, rank in enumerate(self.ranks):
@@ -266,7 +275,6 @@ class ShardedReduction(Scattering):
                             for rows in zip(source.rows(target, size), target.rows(source, size), strict=True):
                                 self.copy(number, other, *rows, rank.main.handle)
         self.meet()
-        return made
 
     def _in_boxes(self, array: ShardedArray) -> bool:
         """Whether what each rank has can be reduced by itself, along whichever axes the array is split."""

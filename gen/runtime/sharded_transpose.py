@@ -81,6 +81,15 @@ class ShardedTranspose(Scattering):
             GenError: an argument is not what the spec takes. Nothing was queued.
             RunError: a device refused a launch.
         """
+        with self.checking() as noted:
+            out = self._checked_out(array, out)
+            noted |= {"dtype": array.dtype, "cuts": array.cuts, "cuts of out": out.cuts}
+        with self.queueing():
+            self._turn(array, out)
+        return out
+
+    def _checked_out(self, array: ShardedArray, out: ShardedArray | None) -> ShardedArray:
+        """Where the result goes. Raises GenError for what the spec does not take."""
         self.check_array("in", array, split=False)
         shape = tuple(array.shape[axis] for axis in self._spec.axes)
         dtype = array.dtype if self._spec.values is None else self._spec.result.numpy
@@ -92,8 +101,6 @@ class ShardedTranspose(Scattering):
             self.check_array("out", out, dtype, split=False)
             if out.shape != shape:
                 raise ShapeError("out", f"must have shape {shape}", out.shape, next_step="Pass another, or none")
-        with self.queueing():
-            self._turn(array, out)
         return out
 
     def _cuts_of_result(self, array: ShardedArray, shape: Shape) -> Cuts:

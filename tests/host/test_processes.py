@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from ctypes import string_at
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import Queue
 from threading import Event, local
@@ -23,12 +24,13 @@ import numpy as np
 import pytest
 
 import gen
-from gen.errors import ArgumentError, DeviceError, GenError, ProcessError
+from gen.errors import ArgumentError, DeviceError, GenError, ProcessError, RunError
 from gen.families.merge import MergeSpec, partial_spec
 from gen.families.reduction import Reduction
 from gen.families.regions import Region
 from gen.families.stencil import Stencil, StencilSpec
 from gen.families.stencil.oracle import expected
+from gen.families.system import System
 from gen.families.transpose import Transpose
 from gen.runtime import dlpack, transport
 from gen.runtime import load as loading
@@ -349,7 +351,7 @@ def test_processes_that_load_different_specs_are_told() -> None:
 
     for error in together(3, work):
         assert isinstance(error, ProcessError)
-        assert "Process 2 must load the same as process 0" in str(error)
+        assert "Process 2 must have the same steps_per_exchange as process 0 in gen.load, 2 (got 3)" in str(error)
     with pytest.raises(DeviceError, match=r"must name one in each of several processes \(got 2\)"):
         gen.load(HEAT, devices=Machine().devices(2), processes=Processes(0, {}))
     unasked: Any = gen.load
@@ -385,12 +387,154 @@ def test_tuned_variants_count_for_the_spec_and_the_device_and_with_their_sizes(
         assert found != digest(spec=spec, family=family), called
 
 
-def test_those_that_make_other_calls_are_told() -> None:
-    def work(processes: Processes) -> Any:
-        kernel = gen.load(HEAT, devices=[device(0)], processes=processes, steps_per_exchange=1)
-        kernel(kernel.scatter(np.ones((8, 5 + processes.rank), np.float32)), steps=3)
+(U,), (K,) = gen.fields("u"), gen.scalars("k")
+SHOT = gen.system({U: U - K * U.laplace()}, sources=U)
+ONES = np.ones((8, 5), np.float32)
+TOTAL, TURN = gen.reduction("sum", "float32", axis=1), gen.permutation((1, 0), "float32")
 
-    assert any("must make the same calls as process" in str(error) for error in together(2, work))
+
+def shot(processes: Processes, k: float = 0.25, place: int = 2, wavelet: float = 1.0) -> None:
+    kernel = gen.load(SHOT, devices=[device(0)], processes=processes)
+    kernel(kernel.scatter(ONES), np.array([[place, 2]]), np.full((4, 1), wavelet, np.float32), k)
+
+
+def heated(processes: Processes, steps: int = 3, cols: int = 5, per_exchange: int = 1, empty: bool = False) -> None:
+    kernel = gen.load(HEAT, devices=[device(0)], processes=processes)
+    kernel.steps_per_exchange = per_exchange
+    array = kernel.empty((8, cols)) if empty else kernel.scatter(np.ones((8, cols), np.float32))
+    kernel(array, steps=steps)
+
+
+def of_other_rows(processes: Processes, spec: Any, uneven: bool = False, uneven_out: bool = False) -> None:
+    """A call on one of two arrays, which are split in two ways, with one of two for its result."""
+    kernel: Any = gen.load(spec, devices=[device(0)], processes=processes)
+    arrays = [kernel.scatter(ONES), kernel.scatter(ONES, [(2, 4, 2), (5,)])]
+    outs = [kernel.empty((5, 8), extents, np.float32) for extents in (None, [(1, 1, 3), (8,)])]
+    kernel(arrays[uneven], **({"out": outs[uneven_out]} if spec is TURN else {}))
+
+
+OTHER_CALLS: dict[str, tuple[Callable[..., None], dict[str, Any], str]] = {
+    "scalar": (shot, {"k": 0.5}, "have the same k as process 0 in a call of SHOT, 0.25 (got 0.5)"),
+    "place": (shot, {"place": 3}, "have the same u_sources as process 0 in a call of SHOT, int"),
+    "wavelet": (shot, {"wavelet": 2.0}, "have the same u_wavelets as process 0 in a call of SHOT, float32 of shape"),
+    "steps": (heated, {"steps": 4}, "have the same steps as process 0 in a call of HEAT, 3 (got 4)"),
+    "phases": (heated, {"per_exchange": 2}, "have the same steps_per_exchange as process 0 in a call of HEAT, 1 (got"),
+    "shape": (heated, {"cols": 6}, "have the same cuts as process 0 in scatter of HEAT, ((0, 3, 6, 8), (0, 5)) (got"),
+    "method": (heated, {"empty": True}, "make the same calls as process 0, which makes scatter of HEAT (got empty of"),
+    "rows-of-a-sum": (
+        partial(of_other_rows, spec=TOTAL), {"uneven": True}, "have the same cuts as process 0 in a call of",
+    ),
+    "rows-of-a-transpose": (
+        partial(of_other_rows, spec=TURN), {"uneven": True}, "have the same cuts as process 0 in a call of",
+    ),
+    "rows-of-its-result": (
+        partial(of_other_rows, spec=TURN), {"uneven_out": True}, "have the same cuts of out as process 0 in a call of",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_CALLS)
+def test_calls_that_differ_are_refused_in_all_processes(name: str) -> None:
+    """The last one makes another call. All name it, and what differs, and none computes."""
+    work, other, said = OTHER_CALLS[name]
+    said = said.replace("HEAT", Stencil().name_of(HEAT)).replace("SHOT", System().name_of(SHOT))
+    found = together(3, lambda processes: work(processes, **(other if processes.rank == 2 else {})))
+    for error in found:
+        assert isinstance(error, ProcessError), found
+        assert str(error).startswith(f"Process 2 must {said}")
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
+    "scatter": (
+        lambda kernel: kernel.scatter(ONES.astype(np.float64)), lambda kernel: kernel.scatter(ONES),
+        "scatter of {} (got array must hold f32 elements (got float64)",
+    ),
+    "empty": (
+        lambda kernel: kernel.empty((8,)), lambda kernel: kernel.empty((8, 5)),
+        "empty of {} (got shape must be 2",
+    ),
+    "call": (
+        lambda kernel: kernel(kernel.scatter(ONES), steps=-1), lambda kernel: kernel(kernel.scatter(ONES)),
+        "a call of {} (got steps must be",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_one_refuses_all_refuse_and_go_on(name: str) -> None:
+    """One has an error of its own, which it catches; the others learn it and do not wait; then all compute."""
+    wrong, fine, said = REFUSED[name]
+
+    def work(processes: Processes) -> Any:
+        kernel = gen.load(HEAT, devices=[device(0)], processes=processes)
+        with pytest.raises(GenError) as caught:
+            (wrong if processes.rank == 1 else fine)(kernel)
+        return caught.value, kernel(kernel.scatter(ONES)).gather()
+
+    found = together(3, work)
+    assert not any(isinstance(one, GenError) for one in found), found
+    for rank, (error, cells) in enumerate(found):
+        assert isinstance(error, ProcessError) == (rank != 1)
+        assert rank == 1 or f"Process 1 has refused {said.format(Stencil().name_of(HEAT))}" in str(error)
+        assert cells.tobytes() == expected(HEAT, ONES, 1).value.tobytes()
+
+
+def test_what_one_refuses_to_load_nobody_loads() -> None:
+    def work(processes: Processes) -> Any:
+        count = 2 - processes.rank
+        with pytest.raises(GenError) as caught:
+            gen.load(HEAT, devices=Machine().devices(count), processes=processes)
+        spec = "stencil_nowhere" if count == 1 else HEAT
+        with pytest.raises(GenError) as again:
+            gen.load(spec, devices=[device(0)], processes=processes)
+        gen.load(HEAT, devices=[device(0)], processes=processes)
+        return caught.value, again.value
+
+    (mine, heard), (told, own) = together(2, work)
+    assert isinstance(mine, DeviceError)
+    assert "Process 0 has refused gen.load (got devices must name one in each of several processes" in str(told)
+    assert "Process 1 has refused gen.load" in str(heard)
+    assert not isinstance(own, ProcessError)
+
+
+def test_a_call_that_one_cannot_finish_ends_all() -> None:
+    """A launch that fails in one of them, when others wait for what it computes, and later calls."""
+
+    def work(processes: Processes) -> Any:
+        kernel: Any = gen.load(HEAT, devices=[device(0)], processes=processes, steps_per_exchange=1)
+        array = kernel.scatter(ONES)
+        if processes.rank == 1:
+            compute, calls = kernel._compute, list[None]()
+
+            def failing(*arguments: Any) -> None:
+                calls.append(None)
+                if len(calls) == 2:
+                    raise RunError("launch", "failed")
+                compute(*arguments)
+
+            kernel._compute = failing
+        errors = []
+        for _ in range(2):
+            with pytest.raises(GenError) as caught:
+                kernel(array, steps=5).gather()
+            errors.append(str(caught.value))
+        return errors
+
+    said = "Process 1 could not finish a call that all had begun (got launch failed). Start all of them again"
+    assert together(3, work) == [[said, said], ["launch failed", said], [said, said]]
+
+
+def test_those_that_do_other_things_are_told() -> None:
+    """One gathers where the other computes: neither takes the other's bytes for its own."""
+
+    def work(processes: Processes) -> Any:
+        kernel = gen.load(HEAT, devices=[device(0)], processes=processes)
+        array = kernel.scatter(ONES)
+        return array.gather() if processes.rank else kernel(array)
+
+    one, other = together(2, work)
+    assert "Process 1 must make the same calls as process 0, in the same order (got 80 bytes where a word" in str(one)
+    assert "Process 0 must make the same calls as process 1, in the same order (got a word where" in str(other)
 
 
 def test_one_that_has_ended_is_named_by_those_that_wait_for_it() -> None:

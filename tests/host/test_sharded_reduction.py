@@ -273,7 +273,7 @@ MUTANTS = {
     "results of rows are those of the first": ("computed + (piece.first - pieces[0].first) * of_row", "computed"),
     "results of rows are left where they are computed": ("if source == there:", "if True:"),
     "cells become rows before all ranks have them": ("self.meet()\n        with self.together", "with self.together"),
-    "rows are reduced before they have come": ("self.meet()\n        return made", "return made"),
+    "rows are reduced before they have come": ("self.meet()\n\n    def _in_boxes", "pass\n\n    def _in_boxes"),
     "places are merged of what is no row": ("is_exact(self._spec) and not self._spec.indexed", "is_exact(self._spec)"),
     "axes that are kept are merged": ("set(split) <= set(axes) and", "True and"),
 }  # fmt: skip
