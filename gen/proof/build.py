@@ -519,7 +519,7 @@ def _told_apart(source: Source) -> str:
              for name in list(re.finditer(r"[A-Za-z_]\w*", found[0]))[1:]]  # fmt: skip
     named += [(found.start(), found[0]) for found in _OF_A_COMPILER.finditer(text)]
     for place, name in sorted(named):
-        if name not in own:
+        if name not in own and not name.startswith("GEN_"):  # which no compiler defines
             line = text.count("\n", 0, place) + 1
             return (
                 f"{source.called}:{line}: `{name}` is known to some compilers alone, so what runs here may not be what "

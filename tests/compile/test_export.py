@@ -40,8 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")
 def test_the_package_and_its_example_build_as_the_document_says(folder: Path) -> None:
-    commands = re.findall(r"```\n(cmake.*?)```", DOCUMENT.read_text(), re.DOTALL)[0]
-    *builds, example = commands.strip().splitlines()
+    blocks = re.findall(r"```console\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    commands = next(block for block in blocks if block.startswith("$ cmake"))
+    *builds, example = [line.removeprefix("$ ") for line in commands.strip().splitlines()]
     for line in builds:
         done = run("sh", "-c", line, cwd=folder.parent, PWD=str(folder.parent))
         assert done.returncode == 0, done.stdout + done.stderr

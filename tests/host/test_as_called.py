@@ -55,7 +55,10 @@ def test_a_program_ends_in_one_message(
     assert ended(lambda: 3) == 3
 
 
-NEED_NO_GPU = ("choices", "estimates", "foreign", "host", "notebook", "pages", "picture", "predict", "wave")
+NEED_NO_GPU = (
+    "choices", "device_peers", "estimates", "foreign", "host", "notebook", "pages", "picture", "predict", "report",
+    "wave",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NEED_NO_GPU])
@@ -73,7 +76,7 @@ def test_a_program_that_needs_a_gpu_says_so_before_all_else(
     assert ended(program.main) == 1
     out, err = capsys.readouterr()
     says = "needs an NVIDIA GPU with its driver (got none). Run it where there is one; here, gen doctor says what is"
-    called = f"python -m bench.{name}" if name in ("potholes", "sanitize") else f"python bench/{name}.py"
+    called = f"python -m bench.{name}" if name in ("depths", "potholes", "sanitize") else f"python bench/{name}.py"
     assert (out, err) == ("", f"error: {called} {says} missing\n")
 
 

@@ -121,7 +121,10 @@ def test_right_variants_are_proven_and_wrong_ones_are_not() -> None:
             for case in known
             if unsupported_extents(made, case, replace(H100, multiprocessors=case.multiprocessors)) is None
         ]
-        assert verdict.cases == len(taken) > 20
+        shared = any(
+            case in taken for case in cases_of(made.family, made.spec)
+        )  # else its tiles are too large for them
+        assert verdict.cases == len(taken) > (20 if shared else 5)
     reason = next(verdict.reason for verdict in found if verdict.status == "failed")
     assert "must be" in reason
     assert "rows" in reason

@@ -60,8 +60,8 @@ MORE_MUTANTS = (
     Mutant("an axis that wraps at one end joins steps", SPLIT, "1 if 1 in wraps else None", "None"),
     Mutant("an axis that wraps at one end has one rim", SPLIT, "(end < along[-1] or any(wraps))",
            "(end < along[-1] or wraps[1])"),
-    Mutant("cells are a row off", ARRAYS, "(first - begin) * stride for",
-           "(first - begin - (first > begin)) * stride for"),
+    Mutant("cells are a row off", ARRAYS, "self.address + sum((first - begin) * stride for",
+           "self.address + sum((first - begin - (first > begin)) * stride for"),
     Mutant("rows follow each other as in what is sent", ARRAYS, "wide * self.size", "cols * self.size"),
     Mutant("planes follow each other as in what is sent", ARRAYS, "max(plane_rows, rows)", "rows"),
     Mutant("cells go to the wrong rank", KERNEL, "self.copy(number, sending.to, rows,",
@@ -80,7 +80,7 @@ MORE_MUTANTS = (
            "len(outs)"),
     Mutant("rims are kept as they were before", KERNEL, "zip(targets, rim.after, strict=True)",
            "zip(targets, rim.before, strict=False)"),
-    Mutant("the last phase has all steps", KERNEL, "min(layout.steps, steps - phase * layout.steps)", "layout.steps"),
+    Mutant("the last phase has all steps", KERNEL, "min(layout.steps, steps - first)", "layout.steps"),
     Mutant("phases end in the other array", KERNEL, "targets[(phases - 1 - phase) % 2]", "targets[-(phase % 2)]"),
     Mutant("a rank does not wait for one of its neighbours", KERNEL,
            "for owner in sorted(layout.shares[number].owners):",
@@ -93,8 +93,7 @@ MORE_MUTANTS = (
            "progress.sent = rank.device.mark(rank.rim.handle)",
            "progress.sent = progress.read or rank.device.mark(rank.rim.handle)", unordered=True),
     Mutant("rims are computed on the stream of the inside", KERNEL,
-           "self._queue(number, rim.before, rim.after, call, rank.rim)",
-           "self._queue(number, rim.before, rim.after, call, rank.main)", unordered=True),
+           "queue((rank.main if rim is None else rank.rim).handle)", "queue(rank.main.handle)", unordered=True),
 )  # fmt: skip
 
 

@@ -107,4 +107,8 @@ class MergeSpec(ShownSpec):
 
 def from_json(content: Mapping[str, Any]) -> MergeSpec:
     """The inverse of `MergeSpec.to_json`."""
-    return MergeSpec(reduction_from_json(content))
+    try:
+        return MergeSpec(reduction_from_json(content))
+    except SpecError as error:
+        subject = error.subject.replace("reduction.", "merge.", 1)
+        raise SpecError(subject, error.rule, error.value, next_step=error.next_step) from error
