@@ -31,7 +31,7 @@ test-pythons: ## run the tests on each Python from 3.11 to 3.14 that is here, ea
 	@for version in 3.11 3.12 3.13 3.14; do \
 	  own=.venv/pythons/$$version; \
 	  if ! python$$version -c '$(SUITS)' >/dev/null 2>&1; then echo "python$$version is not here, or does not run."; continue; fi; \
-	  echo "Python $$version"; mkdir -p .venv && { [ -e $$own ] || python$$version -m venv $$own; } && \
+	  echo "Python $$version"; [ -e .venv ] || { mkdir .venv && touch .venv/made-by-make; }; { [ -e $$own ] || python$$version -m venv $$own; } && \
 	  $$own/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' && \
 	  $$own/bin/python -m pytest -n auto --dist worksteal || exit 1; \
 	done
