@@ -23,6 +23,8 @@ from gen.errors import DeviceError
 
 _log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
+NAME_SECONDS = 5.0  # in which a holder says who it is, which it does at once, or lets the GPU go
+_NOBODY = "another process"  # that does not say who it is
 _MAX_HOLDER_BYTES = 4096  # bytes of what a holder says: the file may be anybody's
 
 
@@ -66,10 +68,9 @@ def alone_on(
         yield
         return
     with file:
-        if not _acquire(file, say, seconds):
-            raise DeviceError(
-                "The GPU", f"is in use by {_holder(file)}", next_step="Wait for it, or give a longer --budget"
-            )
+        holder = _acquire(file, say, seconds)
+        if holder is not None:
+            raise DeviceError("The GPU", f"is in use by {holder}", next_step="Wait for it, or give a longer --budget")
         _tell(file, json.dumps(asdict(Holder(os.getpid(), _user(), doing, time.strftime("%H:%M:%S")))))
         try:
             yield
@@ -93,8 +94,9 @@ def _open(place: Path) -> IO[bytes] | None:
         return None
 
 
-def _acquire(file: IO[bytes], say: Callable[[str], None], seconds: float | None) -> bool:
-    end = None if seconds is None else time.monotonic() + seconds
+def _acquire(file: IO[bytes], say: Callable[[str], None], seconds: float | None) -> str | None:
+    """Takes the lock. Gives who has it where the time is over."""
+    start = time.monotonic()
     said = None
     while True:
         try:
@@ -102,26 +104,31 @@ def _acquire(file: IO[bytes], say: Callable[[str], None], seconds: float | None)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 _log.warning("No lock keeps other runs from the GPU: %s: %s", file.name, error.strerror)
-                return True
+                return None
         else:
-            return True
-        if end is not None and time.monotonic() >= end:
-            return False
-        holder = _holder(file)
-        if holder != said:
-            say(f"The GPU is in use by {holder}: waiting for it to end.")
-            said = holder
+            return None
+        waited, holder = time.monotonic() - start, _holder(file)
+        if holder or waited >= NAME_SECONDS:  # else it has just taken the lock, or is about to let it go
+            holder = holder or _NOBODY
+            if seconds is not None and waited >= seconds:
+                return holder
+            if holder != said:
+                say(f"The GPU is in use by {holder}: waiting for it to end.")
+                said = holder
         time.sleep(POLL_SECONDS)
 
 
 def _holder(file: IO[bytes]) -> str:
-    """Who has the lock, as far as the file tells."""
+    """Who has the lock, as far as the file tells; nothing where it is empty."""
     try:
-        found = json.loads(os.pread(file.fileno(), _MAX_HOLDER_BYTES, 0))
-        holder = Holder(found["pid"], found["user"], found["doing"], found["since"])
+        told = os.pread(file.fileno(), _MAX_HOLDER_BYTES, 0)
+        if not told:
+            return ""
+        found = json.loads(told)
+        holder = str(Holder(found["pid"], found["user"], found["doing"], found["since"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return "another process"
-    return str(holder) if str(holder).isprintable() else "another process"
+        return _NOBODY
+    return holder if holder.isprintable() else _NOBODY
 
 
 def _tell(file: IO[bytes], text: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -75,6 +77,32 @@ def test_a_wait_ends_with_its_time_and_names_the_holder(tmp_path: Path) -> None:
     other.kill()
 
 
+def test_a_holder_that_has_not_said_yet_who_it_is_gets_a_moment_to_do_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, said = tmp_path / "gen-GPU-1.lock", list[str]()
+
+    def other_goes_on(_seconds: float) -> None:
+        place.write_text(json.dumps({"pid": 7, "user": "me", "doing": "gen tune", "since": "12:00"}))
+
+    monkeypatch.setattr(time, "sleep", other_goes_on)
+    with place.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with (
+            pytest.raises(DeviceError, match=r"in use by process 7 of me \(gen tune, since 12:00\)"),
+            alone_on("GPU-1", "gen tune", say=said.append, seconds=0, folder=tmp_path),
+        ):
+            pytest.fail("it is in use")
+        place.write_text("")
+        monkeypatch.setattr(lock, "NAME_SECONDS", 0.0)
+        with (
+            pytest.raises(DeviceError, match="in use by another process"),
+            alone_on("GPU-1", "gen tune", say=said.append, seconds=0, folder=tmp_path),
+        ):
+            pytest.fail("it is in use")
+    assert said == []
+
+
 def test_another_gpu_is_another_lock(tmp_path: Path) -> None:
     with (
         alone_on("GPU-1", "a", say=pytest.fail, folder=tmp_path),
@@ -100,7 +128,7 @@ def test_what_a_holder_says_cannot_disturb_a_terminal(tmp_path: Path) -> None:
     other.kill()
 
 
-@pytest.mark.parametrize("content", ["", "[", "[1]", "{}", '{"pid": 1}', "[" * 5000, "\x00"])
+@pytest.mark.parametrize("content", ["[", "[1]", "{}", '{"pid": 1}', "[" * 5000, "\x00"])
 def test_a_file_that_says_nothing_names_nobody(tmp_path: Path, content: str) -> None:
     place = tmp_path / "gen-GPU-1.lock"
     place.write_text(content)
