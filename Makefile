@@ -58,7 +58,7 @@ check: .venv/installed ## all that a change must pass: format, lint, layers, typ
 clean: ## remove what these targets made: .venv and caches
 	@[ Makefile -ef '$(firstword $(MAKEFILE_LIST))' ] || { echo "Run make clean in gen's own folder." >&2; exit 1; }
 	@[ ! -e .venv/made-by-make ] || rm -rf .venv
-	rm -rf docs/_build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache out/.cache
+	rm -rf docs/_build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache out/.cache out/local/.cache
 	@for folder in $(wildcard gen tests bench); do \
 	  find $$folder -name __pycache__ -type d -prune -exec rm -rf {} +; \
 	done

@@ -1,4 +1,4 @@
-"""Where gen reads and writes: the folder of results, its cache, its own files, the winners that came with it."""
+"""Where gen reads and writes: the folder of results, its cache, its own files, the tables that came with it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gen.errors import GenError
 
 
 def output_home(out: Path | None = None) -> Path:
-    """The folder that gen writes to: `out`, else $GEN_HOME, else the checkout's `out/`, else the user's data folder.
+    """The folder of results: `out`, else $GEN_HOME, else `out/local/` in a checkout, else the user's data folder.
 
-    Nothing is made on disk.
+    In a checkout git ignores it. Nothing is made on disk.
 
     Raises:
         GenError: the folder asked for is a file.
@@ -30,10 +30,20 @@ def output_home(out: Path | None = None) -> Path:
         return _folder("$GEN_HOME", Path(home))
     checkout = _checkout()
     if checkout is not None:
-        return checkout / "out"
+        return checkout / "out" / "local"
     from platformdirs import user_data_path  # only an installed gen that was told no folder needs it
 
     return user_data_path("gen-cuda", appauthor=False)
+
+
+def catalogue_home(out: Path | None = None) -> Path:
+    """The folder of the catalogue's kernels: the checkout's `out/`, which git tracks, unless another is named.
+
+    Raises what `output_home` raises.
+    """
+    checkout = _checkout()
+    named = out is not None or os.environ.get("GEN_HOME")
+    return output_home(out) if named or checkout is None else checkout / "out"
 
 
 def cache_home(home: Path) -> Path:
@@ -62,11 +72,11 @@ def exact_version() -> str:
     return f"{__version__}, sources {digest.hexdigest()[:8]}"
 
 
-def shipped_winners() -> Traversable | None:
-    """The tuned variants that came with gen, or None if it came without."""
+def shipped(name: str) -> Traversable | None:
+    """A table that came with gen, `tuned.json` or `calibration.json`; None if it came without."""
     checkout = _checkout()
-    winners = files("gen") / "tuned.json" if checkout is None else checkout / "out" / "tuned.json"
-    return winners if winners.is_file() else None
+    table = (files("gen") if checkout is None else checkout / "out") / name
+    return table if table.is_file() else None
 
 
 def how_to_install(extra: str = "") -> str:

@@ -32,7 +32,8 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of <malloc.h>
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses the profile, before any module of tests is imported: decorators take it as it is then."""
+    """Chooses the folder of results and the profile, before modules of tests are imported, which read both."""
+    os.environ["GEN_HOME"] = str(Path(__file__).parents[1] / "out")  # not what somebody tuned in this checkout
     # Arrays of some MB come and go all the time: up to a quarter of the time of proofs went into fresh pages for them.
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_MMAP_THRESHOLD, 1 << 25)

@@ -46,7 +46,7 @@ Out = Annotated[
         parser=folder_of("--out"),
         metavar="DIR",
         show_default=False,
-        help="The folder of what gen writes. Default: $GEN_HOME, else out/ in the checkout, else a data folder.",
+        help="The folder of what gen writes. Default: $GEN_HOME, else out/local/ in a checkout, else a data folder.",
     ),
 ]
 
@@ -121,12 +121,12 @@ def complete_family(incomplete: str) -> list[str]:
     return [family.name for family in FAMILIES if family.name.startswith(incomplete)]
 
 
-def home_of(out: Path | None) -> Path:
-    """The folder that gen writes to. Raises OptionError if what was asked for is no folder."""
+def home_of(out: Path | None, default: Callable[[Path | None], Path] | None = None) -> Path:
+    """The folder of results, or by another of `gen.paths`. Raises OptionError if what was asked for is no folder."""
     from gen.paths import output_home
 
     try:
-        return output_home(out)
+        return (default or output_home)(out)
     except GenError as error:
         raise OptionError(error.subject, error.rule, error.value) from error
 

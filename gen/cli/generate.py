@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, families_of, folder_of, home_of
+from gen.cli.common import Json, OptionError, families_of, folder_of, home_of
 
 if TYPE_CHECKING:
     from gen.families.base import Family, Variant
@@ -18,7 +18,16 @@ _MOST_NAMED = 12  # more changes than this are counted, not named
 
 def generate(
     ctx: typer.Context,
-    out: Out = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            parser=folder_of("--out"),
+            metavar="DIR",
+            show_default=False,
+            help="The folder of the kernels. Default: $GEN_HOME, else out/ in a checkout, else a data folder.",
+        ),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Write nothing; print what would change as a diff, and exit with 1 if anything."),
@@ -45,11 +54,12 @@ def generate(
     from gen.emit.folder import MAKE_ROOM, differences
     from gen.emit.folder import generate as write
     from gen.emit.render import render
+    from gen.paths import catalogue_home
     from gen.store.folder import prefixes_of, variants_of_home
 
     families = families_of(ctx)
     if every is None:
-        folder = home_of(out)
+        folder = home_of(out, catalogue_home)
         variants = variants_of_home(families, folder)
     elif out is not None:
         raise OptionError("--all DIR", "cannot be combined with --out: it names the folder itself")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from importlib.resources.abc import Traversable
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from gen.families.base import Family, Spec, Variant
 from gen.families.names import Known, find_variant, parse_label
 from gen.gpu.device import Device
 from gen.gpu.timing import Calibration
-from gen.paths import lock_of
+from gen.paths import lock_of, shipped
 from gen.store import tuned
 from gen.store.tuned import read_json
 
@@ -119,7 +120,7 @@ CALIBRATION_SCHEMA = 1
 
 
 def stored_calibration(home: Path, device: Device) -> Calibration | None:
-    """The calibration of this device under this driver that `home` holds; None without one."""
+    """The calibration of this device under this driver that `home` holds, or that came with gen; None without one."""
     for found in stored_calibrations(home):
         if (found.device, found.driver) == (device.name, device.driver):
             return found
@@ -129,7 +130,7 @@ def stored_calibration(home: Path, device: Device) -> Calibration | None:
 def store_calibration(home: Path, calibration: Calibration) -> Path:
     """Writes a calibration into `home`, over an earlier one of its device."""
     with alone(lock_of(home)):
-        others = [found for found in stored_calibrations(home) if found.device != calibration.device]
+        others = [found for found in read_calibrations(home) if found.device != calibration.device]
         ordered = sorted((*others, calibration), key=lambda found: found.device)
         content = {"schema": CALIBRATION_SCHEMA, "calibrations": [asdict(found) for found in ordered]}
         write_if_changed(home / CALIBRATION_FILE, json.dumps(content, indent=1) + "\n")
@@ -137,10 +138,22 @@ def store_calibration(home: Path, calibration: Calibration) -> Path:
 
 
 def stored_calibrations(home: Path) -> list[Calibration]:
-    """All that `home` holds, one a device. Raises StoreError if the file is not what gen writes."""
-    place, again = home / CALIBRATION_FILE, "Remove it, and run gen calibrate"
-    if not place.is_file():
-        return []
+    """All that count, one a device: those that came with gen, over them those in `home`.
+
+    Raises StoreError if a file is not what gen writes.
+    """
+    table = shipped(CALIBRATION_FILE)
+    came = [] if table is None else _calibrations(table)
+    return list({found.device: found for found in (*came, *read_calibrations(home))}.values())
+
+
+def read_calibrations(home: Path) -> list[Calibration]:
+    """Those in `home`, one a device. Raises StoreError if the file is not what gen writes."""
+    return _calibrations(home / CALIBRATION_FILE) if (home / CALIBRATION_FILE).is_file() else []
+
+
+def _calibrations(place: Traversable) -> list[Calibration]:
+    again = "Remove it, and run gen calibrate"
     entries = read_json(place, CALIBRATION_SCHEMA, "calibrations", list, again)
     try:
         return [_calibration(entry) for entry in entries]

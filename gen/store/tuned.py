@@ -22,7 +22,7 @@ from gen.emit.folder import write_if_changed
 from gen.errors import StoreError
 from gen.families.base import html_table
 from gen.families.regions import WHOLE, Region
-from gen.paths import cache_home, shipped_winners
+from gen.paths import cache_home, shipped
 
 FILE = "tuned.json"
 SCHEMA = 1
@@ -86,9 +86,9 @@ def all_winners(home: Path) -> tuple[Winner, ...]:
     """
     if is_locked(home):
         return read_winners(home)
-    shipped = shipped_winners()
-    is_own = isinstance(shipped, Path) and shipped.resolve() == (home / FILE).resolve()
-    came = () if shipped is None or is_own else _parse(shipped)
+    table = shipped(FILE)
+    is_own = isinstance(table, Path) and table.resolve() == (home / FILE).resolve()
+    came = () if table is None or is_own else _parse(table)
     return merged((*came, *read_winners(home)), found_at_first_calls(home))
 
 

@@ -11,7 +11,7 @@ from gen.emit.folder import alone, write_if_changed
 from gen.errors import StoreError
 from gen.families.base import Family
 from gen.paths import lock_of
-from gen.store.folder import SPECS_FILE, known_specs, read_specs, store_calibration, stored_calibrations, text_of_specs
+from gen.store.folder import SPECS_FILE, known_specs, read_calibrations, read_specs, store_calibration, text_of_specs
 from gen.store.trials import FILE as TRIALS_FILE
 from gen.store.trials import Trials
 from gen.store.tuned import Winner, check_unlocked, read_winners
@@ -49,13 +49,13 @@ def merge(folders: Sequence[Path], families: Sequence[Family[Any]], home: Path) 
             if {**known, **specs}.get(name, content) != content:
                 raise StoreError(str(folder / SPECS_FILE), f"holds another spec than {home} under a name", name)
             specs[name] = content
-    calibrations = [found for folder in folders for found in stored_calibrations(folder)]
+    calibrations = [found for folder in folders for found in read_calibrations(folder)]
     with alone(lock_of(home)):
         old = read_specs(home)
         new = {name: content for name, content in specs.items() if name not in old}
         if new:
             write_if_changed(home / SPECS_FILE, text_of_specs({**old, **new}))
-    has = {one.device for one in stored_calibrations(home)}
+    has = {one.device for one in read_calibrations(home)}
     for calibration in calibrations:
         if calibration.device not in has:
             store_calibration(home, calibration)

@@ -91,7 +91,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every 29th number of a space, and no winners that came with gen."""
     at = Space.at
     monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
-    monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: None)
+    monkeypatch.setattr("gen.store.tuned.shipped", lambda _: None)
 
 
 @pytest.mark.usefixtures("_few")

@@ -34,15 +34,21 @@ def test_the_environment_wins_over_the_checkout(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_checkout_writes_to_its_out(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+def test_in_a_checkout_results_go_where_git_ignores_them_and_the_catalogue_to_out(
+    monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
     monkeypatch.delenv("GEN_HOME", raising=False)
     if value is not None:
         monkeypatch.setenv("GEN_HOME", value)
-    assert paths.output_home() == CHECKOUT / "out"
+    assert paths.output_home() == CHECKOUT / "out" / "local"
+    assert paths.catalogue_home() == CHECKOUT / "out"
+    monkeypatch.setenv("GEN_HOME", "/elsewhere")
+    assert paths.catalogue_home() == Path("/elsewhere")
+    assert paths.catalogue_home(CHECKOUT) == CHECKOUT
 
 
 def test_an_installed_gen_writes_to_the_users_data_folder(installed: Path) -> None:
-    assert paths.output_home() == installed / "data" / "gen-cuda"
+    assert paths.output_home() == paths.catalogue_home() == installed / "data" / "gen-cuda"
 
 
 def test_what_is_missing_is_installed_from_where_gen_came_from(installed: Path) -> None:  # noqa: ARG001
@@ -89,16 +95,16 @@ def test_the_cache_lies_in_the_output_folder(tmp_path: Path) -> None:
     assert paths.cache_home(tmp_path) == tmp_path / ".cache"
 
 
-def test_a_checkout_reads_its_own_templates_and_winners() -> None:
+def test_a_checkout_reads_its_own_templates_and_tables() -> None:
     assert paths.templates_root() == CHECKOUT / "templates"
-    assert paths.shipped_winners() == CHECKOUT / "out" / "tuned.json"
+    assert paths.shipped("tuned.json") == CHECKOUT / "out" / "tuned.json"
 
 
 @pytest.mark.usefixtures("installed")
 def test_without_winners_there_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(paths, "files", lambda package: tmp_path / package)
-    assert paths.shipped_winners() is None
+    assert paths.shipped("tuned.json") is None
     (tmp_path / "gen").mkdir()
     (tmp_path / "gen" / "tuned.json").touch()
-    assert paths.shipped_winners() == tmp_path / "gen" / "tuned.json"
+    assert paths.shipped("tuned.json") == tmp_path / "gen" / "tuned.json"
     assert paths.templates_root() == tmp_path / "gen" / "templates"

@@ -16,7 +16,7 @@ from gen.families import FAMILIES
 from gen.families.extents import told_extents
 from gen.families.names import find_spec, find_variant
 from gen.families.regions import Bound, Region
-from gen.paths import shipped_winners
+from gen.paths import shipped
 from gen.store import folder, tuned
 from gen.store.folder import read_specs, text_of_specs
 from gen.store.tuned import Winner, all_winners, first_calls_of, merged, read_winners, text_of_winners
@@ -97,11 +97,11 @@ def test_bounds_that_are_none_are_refused(within: object, tmp_path: Path) -> Non
 
 
 def test_own_winners_lie_over_those_that_came_with_gen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shipped, own = tmp_path / "shipped.json", tmp_path / "own"
+    came, own = tmp_path / "shipped.json", tmp_path / "own"
     own.mkdir()
     other = {**WINNER, "device": "A100"}
-    shipped.write_text(json.dumps({"schema": 1, "winners": [WINNER, other]}))
-    monkeypatch.setattr(tuned, "shipped_winners", lambda: shipped)
+    came.write_text(json.dumps({"schema": 1, "winners": [WINNER, other]}))
+    monkeypatch.setattr(tuned, "shipped", lambda _: came)
     assert read_winners(own) == ()
     assert [(winner.device, winner.variant) for winner in all_winners(own)] == [
         ("H100", "reduceShfl"), ("A100", "reduceShfl")
@@ -112,16 +112,16 @@ def test_own_winners_lie_over_those_that_came_with_gen(monkeypatch: pytest.Monke
     first_calls_of(own).parent.mkdir()
     first_calls_of(own).write_text(json.dumps({"schema": 1, "winners": [{**mine, "variant": "reduceShfl"}]}))
     assert [winner.variant for winner in all_winners(own)] == ["reduceShfl", "reduceShfl"]
-    monkeypatch.setattr(tuned, "shipped_winners", lambda: own / "tuned.json")  # as in a checkout
+    monkeypatch.setattr(tuned, "shipped", lambda _: own / "tuned.json")  # as of `--out out` in a checkout
     assert len(all_winners(own)) == 1
-    monkeypatch.setattr(tuned, "shipped_winners", lambda: None)
+    monkeypatch.setattr(tuned, "shipped", lambda _: None)
     assert all_winners(tmp_path) == ()
 
 
 def test_the_winners_that_come_with_gen_can_be_read(tmp_path: Path) -> None:
-    shipped = shipped_winners()
-    assert shipped is not None
-    winners = json.loads(shipped.read_text())["winners"]
+    came = shipped("tuned.json")
+    assert came is not None
+    winners = json.loads(came.read_text())["winners"]
     assert [winner.variant for winner in all_winners(tmp_path)] == [winner["variant"] for winner in winners]
 
 

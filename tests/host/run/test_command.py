@@ -16,11 +16,13 @@ import pytest
 from gen.compare.kept import read_compared
 from gen.emit.folder import base_of_catalogue
 from gen.families import FAMILIES
+from gen.gpu.timing import Calibration, Instruments
+from gen.store.folder import CALIBRATION_FILE, read_calibrations
 from gen.store.tuned import FILE, read_winners
 from gen.tune import run as tuning
 from tests.fake_process import FakeProcess
 from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
-from tests.host.cli.command import run
+from tests.host.cli.command import CHECKOUT, run
 from tests.host.run.given import ALL, TRANSPOSE, gen
 from tests.host.run.test_winners import _names
 
@@ -60,6 +62,35 @@ def test_without_a_name_winners_are_timed_beside_torch_where_it_is_installed(
     for more in (("transpose",), ("--part", "9/9")):
         gen("tune", *more, "--out", home)
     assert len(process.orders) == asked
+    assert gpu.attempts
+
+
+def test_in_a_checkout_users_write_to_out_local_alone_and_maintainers_name_out(
+    gpu: FakeTuningDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "templates").symlink_to(CHECKOUT / "templates", target_is_directory=True)
+    shipped = {name: (CHECKOUT / "out" / name).read_bytes() for name in (FILE, CALIBRATION_FILE)}
+    for name, content in shipped.items():
+        (out / name).write_bytes(content)
+    monkeypatch.setattr("gen.paths._checkout", lambda: tmp_path)
+    monkeypatch.delenv("GEN_HOME")
+    figures = Calibration("Fake GPU", "1.0", 3200.0, 3300.0, 3000.0, 3.8, 0.8)
+    monkeypatch.setattr(Instruments, "open", lambda *_: SimpleNamespace(calibrate=lambda: figures))
+    monkeypatch.setattr("gen.cli.gpu.compiler_of", lambda *_: None)
+    weights = ("--weights", "[1, 2, 1]", "--word", "mine")
+    for command in (["calibrate"], ["tune", "transpose"], ["spec", "stencil", *weights], ["lock"], ["lock", "--off"]):
+        assert gen(*command)[0] == 0, command
+    gen("tune", "transpose", "--out", tmp_path / "other")
+    assert gen("merge", tmp_path / "other")[0] == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == shipped
+    ignored = (CHECKOUT / ".gitignore").read_text().splitlines()
+    assert ("/out/*" in ignored, [line for line in ignored if line.startswith("!/out/local")]) == (True, [])
+    (winner,) = read_winners(out / "local")
+    assert [found.device for found in read_calibrations(out / "local")] == ["Fake GPU"]
+    assert gen("tune", "transpose", "--out", out)[0] == 0
+    assert winner.variant in {one.variant for one in read_winners(out) if one.device == "Fake GPU"}
     assert gpu.attempts
 
 

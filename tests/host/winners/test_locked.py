@@ -45,7 +45,7 @@ def written(place: Path, *winners: Winner) -> Path:
 def came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The winners that came with gen."""
     place = written(tmp_path / "came.json", replace(WINNER, variant=EVERY[3].name), OTHER)
-    monkeypatch.setattr("gen.store.tuned.shipped_winners", lambda: place)
+    monkeypatch.setattr("gen.store.tuned.shipped", lambda _: place)
     return place
 
 

@@ -17,7 +17,7 @@ from gen.errors import StoreError
 from gen.families import FAMILIES
 from gen.families.regions import Bound, Region
 from gen.gpu.timing import Calibration
-from gen.store.folder import read_specs, remember, store_calibration, stored_calibrations
+from gen.store.folder import read_calibrations, read_specs, remember, store_calibration
 from gen.store.trials import Trials
 from gen.store.tuned import FILE, Winner, read_winners, text_of_winners
 from gen.tune.merge import Merged, merge
@@ -125,7 +125,7 @@ def test_specs_and_calibrations_come_too_and_what_is_there_stays(tmp_path: Path)
         store_calibration(place, device)
     assert merge([other], FAMILIES, home) == Merged(winners=0, trials=0, specs=1)
     assert read_specs(home) == {FAMILIES[2].name_of(spec): spec.to_json()}
-    assert stored_calibrations(home) == [ours, replace(theirs, device="Other GPU")]
+    assert read_calibrations(home) == [ours, replace(theirs, device="Other GPU")]
 
 
 def test_what_is_no_folder_of_results_changes_nothing(tmp_path: Path) -> None:
