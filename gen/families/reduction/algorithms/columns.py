@@ -9,7 +9,6 @@ from math import gcd
 
 from typing_extensions import override
 
-from gen.arch import WARP
 from gen.dtypes import I32, I64, U32, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, tunable
@@ -23,16 +22,15 @@ from gen.families.reduction.algorithms.common import (
     beyond_resident,
     built,
     combine_roundings,
-    demand_of,
     few_second_passes,
     halving_roundings,
-    handed_quarters,
     has_rows,
     holds_no_element,
     never_resident,
     not_resident,
     shared_plan,
 )
+from gen.families.reduction.algorithms.demands import columns_demand, demand_of, handed_quarters
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import Form, edges, form, lying, problem
 from gen.families.reduction.spec import ReductionSpec
@@ -40,12 +38,6 @@ from gen.families.reduction.state import state_of
 
 MOST_STATE_BYTES = 128  # of a thread: more would not stay in registers
 MOST_SHARED_BYTES = STATIC_SHARED_BYTES - 16
-FEW_STRIPS = 4
-"""Strips of a matrix up to which the one with columns that fill no vector is what all wait for."""
-CODE_OF_LOAD = 3
-"""Instructions of ways that are not taken, of which some are fetched all the same, for each element loaded at once."""
-QUOTIENT_ROUNDS = 0.1
-"""The quotient and what depends on it, of one element's moments, over the latency of a load."""
 
 
 def no_shared_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | None:
@@ -62,48 +54,6 @@ def no_registers(spec: ReductionSpec, vec_bytes: int) -> str | None:
     if own > MOST_STATE_BYTES and vec_bytes > max(spec.dtype.size, 4):
         return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
     return None
-
-
-def columns_demand(
-    spec: ReductionSpec, extents: Extents, block: tuple[int, int], *, unroll: int, vec_bytes: int, combine: Combine,
-    columns: int, matrices: int, strips: int, splits: int, aligned: bool, walk: float = 0.0, before: float = 0.0,
-    registers: int | None = None,
-) -> Demand:  # fmt: skip
-    """What blocks of threads that own neighbouring columns ask of a device.
-
-    Args:
-        spec: what is computed.
-        extents: the problem's sizes.
-        block: threads side by side, and one below the other.
-        unroll: vectors that a thread asks for before it waits.
-        vec_bytes: of a vector.
-        combine: the strategy of blocks that share a strip.
-        columns: of a matrix.
-        matrices: that there are.
-        strips: of a matrix.
-        splits: blocks of a strip.
-        aligned: whether rows begin at multiples of vectors: else elements are loaded one by one.
-        walk: instructions for each row, to find the next.
-        before: instructions of a thread before its first load.
-        registers: of a thread; estimated unless given.
-    """
-    (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
-    rows = max(extents["n"] / (splits * rows_y), 0.01)
-    # So are columns that fill no vector, for which a strip waits; the moments of single elements cost a quotient each.
-    by_elements = items > 1 and (not aligned or (columns % items != 0 and strips <= FEW_STRIPS))
-    quotients = QUOTIENT_ROUNDS * rows * items * by_elements * bool(state_of(spec).moments)
-    lanes = min(columns_x, WARP)  # of a warp along a row: idle ones wait for the others
-    issuing = min(-(-columns // (items * lanes)) * lanes / (strips * columns_x), 1.0)
-    return demand_of(
-        spec, extents, blocks=matrices * strips * splits, threads_per_block=columns_x * rows_y,
-        busy=columns / (strips * columns_x * items) * min(rows, 1.0), issuing=issuing * min(rows, 1.0),
-        vectors=max(rows, 1.0),
-        at_once=unroll / (items if by_elements else 1), vec_bytes=vec_bytes, walk=walk + 6 * items * by_elements,
-        more_rounds=quotients,
-        more_instructions=before + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
-        combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
-        registers=registers, shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
-from math import ceil, prod
 from typing import TypeVar
 
 from typing_extensions import override
@@ -14,7 +13,6 @@ from gen.arch import MAX_THREADS_PER_MULTIPROCESSOR, WARP, Limits
 from gen.dtypes import U32, U64, DType, LoadModifier
 from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch, plan_of
 from gen.families.config import Config
-from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, constant
 from gen.families.reduction.oracle import chain, tree
 from gen.families.reduction.shapes import MOST_GROUPS
@@ -83,15 +81,6 @@ def outputs(spec: ReductionSpec) -> tuple[str, ...]:
 def holds_no_element(spec: ReductionSpec, vec_bytes: int) -> str | None:
     """Why vectors of so many bytes cannot be loaded: an element is larger."""
     return f"vec_bytes {vec_bytes} holds no {spec.dtype.name}" if vec_bytes < spec.dtype.size else None
-
-
-def handed_quarters(spec: ReductionSpec) -> int:
-    """Quarters of a sector's atomic that it takes to hand over a state: one for each word and state in the sector.
-
-    A warp hands over one word of each of its states at once, and neighbouring states share sectors if they are small.
-    """
-    words = state_of(spec).bytes // U32.size
-    return words * min(words, 4)
 
 
 def never_resident(combine: Combine, threads_per_block: int, blocks_per_sm: int) -> str | None:
@@ -206,95 +195,6 @@ def split_after(n: Expr, tile: Expr | int, most: Expr) -> Expr:
     """
     several = (n // (constant(tile) * ROUNDS_ALONE + 1)).at_most(1)
     return (n.ceil_div(tile).at_most(most).at_least(1) - 1) * several + 1
-
-
-TICKET_SECONDS, FLAGS_SECONDS = 2.0e-6, 1.2e-6
-"""From the end of the last block's loads to the results of blocks that share them: fences, an atomic, a wait."""
-TAKEN_SECONDS, READ_SECONDS = 0.22e-9, 0.03e-9
-"""Of one block, for each quarter of a sector of partial results that it takes over, by an atomic, or reads."""
-IN_TURN_SECONDS = 0.5e-6
-"""Of a partial result that a thread reads once it has added the one before: the latency of a load."""
-BLOCK_REDUCE_SECONDS = 0.3e-6
-OVERHEAD_INSTRUCTIONS = 60
-"""Of a thread before its first load and after its last."""
-
-
-def demand_of(
-    spec: ReductionSpec,
-    extents: Extents,
-    *,
-    blocks: int,
-    threads_per_block: int,
-    busy: float,
-    vectors: float,
-    at_once: float,
-    vec_bytes: int,
-    walk: float = 0.0,
-    more_rounds: float = 0.0,
-    more_instructions: float = 0.0,
-    combine: Combine | None = None,
-    handed: int = 0,
-    in_turn: float = 0.0,
-    registers: int | None = None,
-    shared_bytes: int = 0,
-    moved_share: float = 1.0,
-    reduces: bool = True,
-    issuing: float | None = None,
-) -> Demand:
-    """What threads that read vectors ask of a device.
-
-    Args:
-        spec: what is computed.
-        extents: the problem's sizes.
-        blocks: of the launch.
-        threads_per_block: of these blocks.
-        busy: the share of threads that read anything.
-        vectors: of each of these.
-        at_once: vectors that a thread asks for before it waits.
-        vec_bytes: of a vector.
-        walk: instructions for each vector beside those of the load and of its elements.
-        more_rounds: of loads that wait for each other, beside those of whole vectors.
-        more_instructions: of a thread, beside those for vectors.
-        combine: the strategy of blocks that share results; None where none do.
-        handed: quarters of sectors of partial results that one block takes over from others.
-        in_turn: partial results that a thread of the last block reads one after the other, but the first.
-        registers: of a thread; estimated unless given.
-        shared_bytes: of a block.
-        moved_share: bytes that memory moves for a byte of the elements.
-        reduces: whether warps of a block combine their states.
-        issuing: the share of warps of which a thread reads anything; as many as are busy unless given.
-    """
-    state, items = state_of(spec), vec_bytes // spec.dtype.size
-    issuing = busy if issuing is None else issuing
-    if state.bytes_summed or state.packed:
-        of_item = 0.4
-    elif state.moments or state.indexed:
-        of_item = 4.0
-    else:
-        of_item = float(len(state.parts)) * (2 if spec.dtype.size < U32.size else 1)
-    of_item *= 2 if state.bytes > U32.size and not state.indexed else 1
-    elements = prod([extents.get("outer", 1), extents["n"], extents.get("inner", 1)])
-    results = extents.get("outer", 1) * extents.get("inner", 1)
-    moved = elements * spec.dtype.size * moved_share + results * sum(dtype.size for _, _, dtype in spec.results)
-    taken = {Combine.FLAGS: TAKEN_SECONDS, Combine.TICKET: READ_SECONDS}.get(combine, 0.0) if combine else 0.0
-    shared = {Combine.TICKET: TICKET_SECONDS, Combine.FLAGS: FLAGS_SECONDS}.get(combine, 0.0) if combine else 0.0
-    reduced = BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP)
-    if registers is None:  # an element of fewer bytes takes a register, too
-        loaded = round(at_once) * max(vec_bytes, U32.size)
-        registers = min(32 + loaded // U32.size + items * state.bytes // U32.size // 2, 128)
-    return Demand(
-        moved_bytes=moved,
-        blocks=max(blocks, 1),
-        threads_per_block=threads_per_block,
-        bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes,
-        rounds=max(ceil(vectors / at_once), 1) + more_rounds,
-        instructions=OVERHEAD_INSTRUCTIONS + more_instructions + issuing * vectors * (6 + walk + items * of_item),
-        registers=registers,
-        shared_bytes=shared_bytes,
-        launches=2 if combine is Combine.SECOND_PASS else 1,
-        serial_instructions=more_instructions,
-        end_seconds=shared + reduced + taken * handed + IN_TURN_SECONDS * in_turn,
-    )
 
 
 def block_roundings(states: int) -> int:

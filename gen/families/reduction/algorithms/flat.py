@@ -30,14 +30,13 @@ from gen.families.reduction.algorithms.common import (
     block_roundings,
     built,
     combine_roundings,
-    demand_of,
     halving_roundings,
-    handed_quarters,
     holds_no_element,
     outputs,
     shared_plan,
     split_after,
 )
+from gen.families.reduction.algorithms.demands import demand_of, handed_quarters
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import (
     MOST_GROUPS,

@@ -26,9 +26,7 @@ from gen.families.reduction.algorithms.common import (
     block_roundings,
     built,
     combine_roundings,
-    demand_of,
     few_second_passes,
-    handed_quarters,
     has_rows,
     holds_no_element,
     lane_roundings,
@@ -38,6 +36,7 @@ from gen.families.reduction.algorithms.common import (
     scratch,
     shared_plan,
 )
+from gen.families.reduction.algorithms.demands import demand_of, handed_quarters
 from gen.families.reduction.oracle import Share, chain, roundings, tree
 from gen.families.reduction.shapes import MOST_GROUPS, Form, edges, form, lying, problem, rows_of
 from gen.families.reduction.spec import ReductionSpec

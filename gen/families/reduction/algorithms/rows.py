@@ -19,12 +19,12 @@ from gen.families.reduction.algorithms.common import (
     ReductionAlgorithm,
     block_roundings,
     built,
-    demand_of,
     has_rows,
     holds_no_element,
     lane_roundings,
     outputs,
 )
+from gen.families.reduction.algorithms.demands import demand_of
 from gen.families.reduction.oracle import Share, loads_of_thread, roundings
 from gen.families.reduction.shapes import MANY_ROWS, Form, edges, form, rows_of
 from gen.families.reduction.spec import ReductionSpec

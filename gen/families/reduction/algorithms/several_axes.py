@@ -20,7 +20,7 @@ from gen.families.config import Config, choice, tunable
 from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, size
 from gen.families.plans import beyond_block
-from gen.families.reduction.algorithms.columns import columns_demand, no_registers, no_shared_room
+from gen.families.reduction.algorithms.columns import no_registers, no_shared_room
 from gen.families.reduction.algorithms.common import (
     AXES,
     ROUNDS_ALONE,
@@ -29,12 +29,12 @@ from gen.families.reduction.algorithms.common import (
     block_roundings,
     built,
     combine_roundings,
-    demand_of,
     holds_no_element,
     outputs,
     shared_plan,
     split_after,
 )
+from gen.families.reduction.algorithms.demands import columns_demand, demand_of
 from gen.families.reduction.algorithms.flat import MOST_SPAN, beyond_span
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import MOST_GROUPS, Form, ShapeClass, edges, form, several_axes

@@ -32,7 +32,7 @@ from gen.families.stencil.algorithms.common import (
     rim_of,
     stepping,
 )
-from gen.families.stencil.algorithms.costs import SHUFFLE, demand_of_steps, rounds_of, steps_of_launch, work_of
+from gen.families.stencil.algorithms.demands import SHUFFLE, demand_of_steps, rounds_of, steps_of_launch, work_of
 from gen.families.stencil.shapes import edge_extents, edge_problems
 from gen.families.stencil.spec import StencilSpec
 

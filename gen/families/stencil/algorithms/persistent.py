@@ -29,7 +29,7 @@ from gen.families.stencil.algorithms.common import (
     rim_of,
     window_lines,
 )
-from gen.families.stencil.algorithms.costs import SHUFFLE, work_of
+from gen.families.stencil.algorithms.demands import SHUFFLE, work_of
 from gen.families.stencil.shapes import extents_of
 from gen.families.stencil.spec import STEPS, StencilSpec
 

@@ -26,7 +26,7 @@ from gen.families.stencil.algorithms.common import (
     images_of,
     mirrored_reach_of,
 )
-from gen.families.stencil.algorithms.costs import (
+from gen.families.stencil.algorithms.demands import (
     LOAD,
     ONE_WARP_CLOCKS,
     SHUFFLE,

@@ -27,7 +27,7 @@ from gen.families.stencil.algorithms.common import (
     numbers,
     reach_of,
 )
-from gen.families.stencil.algorithms.costs import work_of
+from gen.families.stencil.algorithms.demands import work_of
 from gen.families.stencil.shapes import extents_of
 from gen.families.stencil.spec import STEPS, StencilSpec
 

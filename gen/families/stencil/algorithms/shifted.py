@@ -33,7 +33,7 @@ from gen.families.stencil.algorithms.common import (
     reach_of,
     single_steps,
 )
-from gen.families.stencil.algorithms.costs import (
+from gen.families.stencil.algorithms.demands import (
     ONE_WARP_CLOCKS,
     SHUFFLE,
     demand_of_steps,

@@ -29,7 +29,7 @@ from gen.families.stencil.algorithms.common import (
     stepping,
     weight_lines,
 )
-from gen.families.stencil.algorithms.costs import LOAD, ONE_WARP_CLOCKS, demand_of_steps, rounds_of, work_of
+from gen.families.stencil.algorithms.demands import LOAD, ONE_WARP_CLOCKS, demand_of_steps, rounds_of, work_of
 from gen.families.stencil.shapes import edge_extents, extents_of
 from gen.families.stencil.spec import StencilSpec
 

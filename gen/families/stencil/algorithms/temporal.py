@@ -39,7 +39,7 @@ from gen.families.stencil.algorithms.common import (
     stepping,
     window_lines,
 )
-from gen.families.stencil.algorithms.costs import demand_of_steps, rounds_of, steps_of_launch, work_of
+from gen.families.stencil.algorithms.demands import demand_of_steps, rounds_of, steps_of_launch, work_of
 from gen.families.stencil.shapes import edge_problems
 from gen.families.stencil.spec import StencilSpec
 

@@ -29,7 +29,7 @@ from gen.families.stencil.algorithms.common import (
     single_steps,
     window_lines,
 )
-from gen.families.stencil.algorithms.costs import (
+from gen.families.stencil.algorithms.demands import (
     LOAD,
     ONE_WARP_CLOCKS,
     demand_of_steps,

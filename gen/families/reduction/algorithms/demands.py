@@ -1,0 +1,159 @@
+"""What reductions ask of a device, from closed forms: how dispatch ranks the variants of a reduction."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from gen.arch import WARP
+from gen.dtypes import U32
+from gen.families.base import Extents
+from gen.families.estimates import Demand
+from gen.families.reduction.algorithms.common import Combine
+from gen.families.reduction.spec import ReductionSpec
+from gen.families.reduction.state import state_of
+
+TICKET_SECONDS, FLAGS_SECONDS = 2.0e-6, 1.2e-6
+"""From the end of the last block's loads to the results of blocks that share them: fences, an atomic, a wait."""
+TAKEN_SECONDS, READ_SECONDS = 0.22e-9, 0.03e-9
+"""Of one block, for each quarter of a sector of partial results that it takes over, by an atomic, or reads."""
+IN_TURN_SECONDS = 0.5e-6
+"""Of a partial result that a thread reads once it has added the one before: the latency of a load."""
+BLOCK_REDUCE_SECONDS = 0.3e-6
+OVERHEAD_INSTRUCTIONS = 60
+"""Of a thread before its first load and after its last."""
+
+FEW_STRIPS = 4
+"""Strips of a matrix up to which the one with columns that fill no vector is what all wait for."""
+CODE_OF_LOAD = 3
+"""Instructions of ways that are not taken, of which some are fetched all the same, for each element loaded at once."""
+QUOTIENT_ROUNDS = 0.1
+"""The quotient and what depends on it, of one element's moments, over the latency of a load."""
+
+
+def demand_of(
+    spec: ReductionSpec,
+    extents: Extents,
+    *,
+    blocks: int,
+    threads_per_block: int,
+    busy: float,
+    vectors: float,
+    at_once: float,
+    vec_bytes: int,
+    walk: float = 0.0,
+    more_rounds: float = 0.0,
+    more_instructions: float = 0.0,
+    combine: Combine | None = None,
+    handed: int = 0,
+    in_turn: float = 0.0,
+    registers: int | None = None,
+    shared_bytes: int = 0,
+    moved_share: float = 1.0,
+    reduces: bool = True,
+    issuing: float | None = None,
+) -> Demand:
+    """What threads that read vectors ask of a device.
+
+    Args:
+        spec: what is computed.
+        extents: the problem's sizes.
+        blocks: of the launch.
+        threads_per_block: of these blocks.
+        busy: the share of threads that read anything.
+        vectors: of each of these.
+        at_once: vectors that a thread asks for before it waits.
+        vec_bytes: of a vector.
+        walk: instructions for each vector beside those of the load and of its elements.
+        more_rounds: of loads that wait for each other, beside those of whole vectors.
+        more_instructions: of a thread, beside those for vectors.
+        combine: the strategy of blocks that share results; None where none do.
+        handed: quarters of sectors of partial results that one block takes over from others.
+        in_turn: partial results that a thread of the last block reads one after the other, but the first.
+        registers: of a thread; estimated unless given.
+        shared_bytes: of a block.
+        moved_share: bytes that memory moves for a byte of the elements.
+        reduces: whether warps of a block combine their states.
+        issuing: the share of warps of which a thread reads anything; as many as are busy unless given.
+    """
+    state, items = state_of(spec), vec_bytes // spec.dtype.size
+    issuing = busy if issuing is None else issuing
+    if state.bytes_summed or state.packed:
+        of_item = 0.4
+    elif state.moments or state.indexed:
+        of_item = 4.0
+    else:
+        of_item = float(len(state.parts)) * (2 if spec.dtype.size < U32.size else 1)
+    of_item *= 2 if state.bytes > U32.size and not state.indexed else 1
+    elements = prod([extents.get("outer", 1), extents["n"], extents.get("inner", 1)])
+    results = extents.get("outer", 1) * extents.get("inner", 1)
+    moved = elements * spec.dtype.size * moved_share + results * sum(dtype.size for _, _, dtype in spec.results)
+    taken = {Combine.FLAGS: TAKEN_SECONDS, Combine.TICKET: READ_SECONDS}.get(combine, 0.0) if combine else 0.0
+    shared = {Combine.TICKET: TICKET_SECONDS, Combine.FLAGS: FLAGS_SECONDS}.get(combine, 0.0) if combine else 0.0
+    reduced = BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP)
+    if registers is None:  # an element of fewer bytes takes a register, too
+        loaded = round(at_once) * max(vec_bytes, U32.size)
+        registers = min(32 + loaded // U32.size + items * state.bytes // U32.size // 2, 128)
+    return Demand(
+        moved_bytes=moved,
+        blocks=max(blocks, 1),
+        threads_per_block=threads_per_block,
+        bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes,
+        rounds=max(ceil(vectors / at_once), 1) + more_rounds,
+        instructions=OVERHEAD_INSTRUCTIONS + more_instructions + issuing * vectors * (6 + walk + items * of_item),
+        registers=registers,
+        shared_bytes=shared_bytes,
+        launches=2 if combine is Combine.SECOND_PASS else 1,
+        serial_instructions=more_instructions,
+        end_seconds=shared + reduced + taken * handed + IN_TURN_SECONDS * in_turn,
+    )
+
+
+def handed_quarters(spec: ReductionSpec) -> int:
+    """Quarters of a sector's atomic that it takes to hand over a state: one for each word and state in the sector.
+
+    A warp hands over one word of each of its states at once, and neighbouring states share sectors if they are small.
+    """
+    words = state_of(spec).bytes // U32.size
+    return words * min(words, 4)
+
+
+def columns_demand(
+    spec: ReductionSpec, extents: Extents, block: tuple[int, int], *, unroll: int, vec_bytes: int, combine: Combine,
+    columns: int, matrices: int, strips: int, splits: int, aligned: bool, walk: float = 0.0, before: float = 0.0,
+    registers: int | None = None,
+) -> Demand:  # fmt: skip
+    """What blocks of threads that own neighbouring columns ask of a device.
+
+    Args:
+        spec: what is computed.
+        extents: the problem's sizes.
+        block: threads side by side, and one below the other.
+        unroll: vectors that a thread asks for before it waits.
+        vec_bytes: of a vector.
+        combine: the strategy of blocks that share a strip.
+        columns: of a matrix.
+        matrices: that there are.
+        strips: of a matrix.
+        splits: blocks of a strip.
+        aligned: whether rows begin at multiples of vectors: else elements are loaded one by one.
+        walk: instructions for each row, to find the next.
+        before: instructions of a thread before its first load.
+        registers: of a thread; estimated unless given.
+    """
+    (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
+    rows = max(extents["n"] / (splits * rows_y), 0.01)
+    # So are columns that fill no vector, for which a strip waits; the moments of single elements cost a quotient each.
+    by_elements = items > 1 and (not aligned or (columns % items != 0 and strips <= FEW_STRIPS))
+    quotients = QUOTIENT_ROUNDS * rows * items * by_elements * bool(state_of(spec).moments)
+    lanes = min(columns_x, WARP)  # of a warp along a row: idle ones wait for the others
+    issuing = min(-(-columns // (items * lanes)) * lanes / (strips * columns_x), 1.0)
+    return demand_of(
+        spec, extents, blocks=matrices * strips * splits, threads_per_block=columns_x * rows_y,
+        busy=columns / (strips * columns_x * items) * min(rows, 1.0), issuing=issuing * min(rows, 1.0),
+        vectors=max(rows, 1.0),
+        at_once=unroll / (items if by_elements else 1), vec_bytes=vec_bytes, walk=walk + 6 * items * by_elements,
+        more_rounds=quotients,
+        more_instructions=before + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
+        combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
+        registers=registers, shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
+    )  # fmt: skip
