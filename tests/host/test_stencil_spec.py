@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import ndimage
 
@@ -63,6 +63,10 @@ def test_one_step_is_scipys_correlation(problem: tuple[StencilSpec, Array]) -> N
         assert not found.value.any()
         return
     mode, origin = spec.boundaries[0], spec.origin
+    # SciPy 1.17 reads outside the array where it reflects from four lengths of an axis on, before the first cell.
+    assume(
+        mode != "reflect" or all(before < 4 * n for before, n in zip(spec.before, cells.shape, strict=True) if n > 1)
+    )
     scipys = ndimage.correlate(wide, kernel, mode=mode, cval=spec.cval, origin=origin)
     sizes = ndimage.correlate(np.abs(wide), np.abs(kernel), mode=mode, cval=abs(spec.cval), origin=origin)
     terms = len(spec.taps)
