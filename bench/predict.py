@@ -33,7 +33,7 @@ from gen.families.names import find_spec, variant
 from gen.paths import cache_home, output_home
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.store.exchange import FIRST_COLUMNS, LAST_COLUMNS
+from gen.store.trial_files import FIRST_COLUMNS, LAST_COLUMNS
 from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.usage import usage
 from gen.tune.predict import predict

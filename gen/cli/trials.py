@@ -239,7 +239,7 @@ def _as_json(row: Row) -> dict[str, Any]:
 def give(rows: Sequence[Row], place: Path, *, json: bool) -> None:
     """Exports trials to a file of the form that its name says, and says how many."""
     from gen.errors import StoreError
-    from gen.store.exchange import text_of_t4, write_table
+    from gen.store.trial_files import text_of_t4, write_table
 
     form = "csv" if place.name.endswith((".csv", ".csv.gz")) else "t4"
     try:

@@ -20,7 +20,7 @@ from gen.families.base import Limits, Variant
 from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.failures import REFUSED, UNTRIED, Failure, Kept, cases_for
 from gen.proof.host import HostRunner
-from gen.proof.launches import check_registers
+from gen.proof.launch_checks import check_registers
 from gen.proof.prover import AdjustableRunner, CasesOf, Proof, prove
 from gen.proof.sampled import far_cases, sampled_cases
 from gen.toolchain.compiled import Compiled

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from bench.predict import read_table
 from gen.cli.app import app
 from gen.store.trials import FILE, Trials
-from tests.host.test_exchange import ROW, WRONG
+from tests.host.test_trial_files import ROW, WRONG
 
 SLOW = replace(ROW, key="a", variant="transpose_10_b32__naive_x32", algorithm="naive", times_us=(20.0,), others=())
 SUM = replace(ROW, key="b", spec="reduction_sum_f32", variant="reduction_sum_f32__shfl", extents={"n": 2**20})

@@ -16,8 +16,8 @@ import numpy as np
 from gen.dtypes import DType
 from gen.families.base import Array, Expected
 from gen.families.exact import fused_multiply_add
+from gen.families.stencil.reassociated import Row, Terms
 from gen.families.stencil.spec import Boundary, Outside, StencilSpec
-from gen.families.stencil.terms import Row, Terms
 
 OUTSIDE = -1
 

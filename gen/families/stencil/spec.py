@@ -16,7 +16,7 @@ import numpy as np
 from gen.dtypes import BF16, F16, F32, F64, I16, U8, U16, DType, read_dtype
 from gen.errors import SpecError
 from gen.families.base import Operand, ShownSpec, digest_label
-from gen.families.stencil.terms import Terms
+from gen.families.stencil.reassociated import Terms
 
 Boundary = Literal["constant", "nearest", "reflect", "mirror", "wrap", "frozen"]
 """What lies outside along one axis, in SciPy's words: `constant` cval, `nearest` aaaa|abcd, `reflect` dcba|abcd,
@@ -67,8 +67,8 @@ class StencilSpec(GridSpec):
     """A correlation: each cell is the weighted sum of its neighbours, as `scipy.ndimage.correlate` has it.
 
     Terms are added in the row-major order of the weights, by fused multiply-add, from 0, unless they are reassociated,
-    as `gen.families.stencil.terms` says: either way a cell's value depends on nothing but this spec. A sum becomes the
-    nearest number of the cells' type, of two that are as near the even one.
+    as `gen.families.stencil.reassociated` says: either way a cell's value depends on nothing but this spec. A sum
+    becomes the nearest number of the cells' type, of two that are as near the even one.
     Sums outside the range of an integer type become its least or greatest number, as OpenCV has it and SciPy has not.
 
     Attributes:

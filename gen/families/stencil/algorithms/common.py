@@ -18,8 +18,8 @@ from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch
 from gen.families.config import Config
 from gen.families.expr import ONE, ZERO, Expr, constant, size
 from gen.families.plans import Tiles
+from gen.families.stencil.reassociated import RowSum
 from gen.families.stencil.spec import MAX_AXES, STEPS, StencilSpec
-from gen.families.stencil.terms import RowSum
 
 C = TypeVar("C", bound=Config)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bench.predict import Measured, read_table
 from gen.errors import StoreError
-from gen.store.exchange import (
+from gen.store.trial_files import (
     _INVALIDITY,
     text_of_t4,
     write_table,
