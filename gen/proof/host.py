@@ -26,7 +26,7 @@ from zlib import crc32
 import numpy as np
 
 from gen.errors import RunError
-from gen.families.base import Array, Extents, Limits, Operand, Plan, Variant
+from gen.families.base import Array, Extents, Limits, Operand, Variant
 from gen.families.plans import Step, steps
 from gen.proof import native
 from gen.proof.build import Builder, Source
@@ -54,30 +54,33 @@ class HostRunner:
 
     Attributes:
         limits: the device it stands for.
+        seed: of the order in which blocks and threads run.
+        registers: of one thread of each kernel, as the GPU's compiler says; without them they are not checked.
     """
 
     def __init__(self, limits: Limits, *, cache: Path, text: Callable[[Variant], str], seed: int = 0,
-                 steps_per_thread: int = STEPS_PER_THREAD, registers: Mapping[str, int] | None = None,
-                 paths: Mapping[str, Path] | None = None) -> None:  # fmt: skip
+                 registers: Mapping[str, int] | None = None, paths: Mapping[str, Path] | None = None,
+                 ) -> None:  # fmt: skip
         """Prepares to run, builds nothing yet.
 
         Args:
             limits: the device to stand for.
             cache: where built code is kept.
             text: gives the text of a variant's file.
-            seed: of the order in which blocks and threads run.
-            steps_per_thread: accesses and waits, beside 64 for each byte of the problem, after which a thread hangs.
-            registers: of one thread of each kernel, as the GPU's compiler says; without them they are not checked.
+            seed: see `HostRunner`.
+            registers: likewise.
             paths: the files that texts were read from, by variants' names: messages name these.
         """
-        self.limits = limits
+        self.limits, self.seed, self.registers = limits, seed, dict(registers or {})
         self._builder = Builder(cache)
         self._text = text
-        self._seed = seed
-        self._steps_per_thread = steps_per_thread
-        self._registers = dict(registers or {})
         self._paths = dict(paths or {})
         self._texts: dict[Variant, str] = {}
+
+    @property
+    def runtime(self) -> native.Runtime:
+        """What runs built code."""
+        return self._builder.runtime
 
     def on(self, limits: Limits) -> HostRunner:
         """The same code on another device, for instance one of few multiprocessors, where loops over the grid loop."""
@@ -96,22 +99,9 @@ class HostRunner:
             reason = self.cannot_run(variant)
             if reason is not None:
                 raise RunError(variant.name, f"cannot run on the CPU: {reason}")
-        plans = [variant.plan for variant in variants]
         with _lock:
             codes = self._builder.load([self._source(variant) for variant in variants])
-        return tuple(
-            HostKernel(
-                variant,
-                plan,
-                code,
-                self._builder.runtime,
-                self.limits,
-                self._seed,
-                self._steps_per_thread,
-                self._registers,
-            )
-            for variant, plan, code in zip(variants, plans, codes, strict=True)
-        )
+        return tuple(HostKernel(variant, code, self) for variant, code in zip(variants, codes, strict=True))
 
     def keep(self, variant: Variant) -> Path:
         """The file that holds the text of a variant, for whoever looks for a line of it; written if there is none."""
@@ -135,18 +125,11 @@ class HostKernel:
             rule unless the result hangs on the value.
     """
 
-    def __init__(self, variant: Variant, plan: Plan, code: Code, runtime: native.Runtime, limits: Limits, seed: int,
-                 steps_per_thread: int, registers: Mapping[str, int]) -> None:  # fmt: skip
+    def __init__(self, variant: Variant, code: Code, runner: HostRunner) -> None:
         self.variant = variant
-        self._plan = plan
-        self._code = code
-        self._runtime = runtime
-        self._limits = limits
-        self._seed = seed
-        self._steps_per_thread = steps_per_thread
-        self._registers = registers
+        self._plan, self._code, self._runner = variant.plan, code, runner
         self._operands = {operand.name: operand for operand in variant.spec.operands}
-        self._scratch = {scratch.name: ScratchMemory(zeroed=scratch.zeroed) for scratch in plan.scratch}
+        self._scratch = {scratch.name: ScratchMemory(zeroed=scratch.zeroed) for scratch in self._plan.scratch}
         self._shadows = {name: Shadow() for name in (*self._operands, *self._scratch)}
         self._runs = 0
         self._same_lines: set[tuple[int, ...]] = set()
@@ -163,7 +146,7 @@ class HostKernel:
 
     def _run(self, extents: Extents, buffers: Mapping[str, Any]) -> None:
         self.undefined = ""
-        sizes = {**extents, **self._limits.sizes()}
+        sizes = {**extents, **self._runner.limits.sizes()}
         arrays, numbers = self._sort(buffers)
         spans = {name: Span.of(array) for name, array in arrays.items()}
         addresses = dict(zip(spans, _arena.place(list(spans.values())), strict=True))
@@ -219,7 +202,7 @@ class HostKernel:
     def _run_plan(self, sizes: Mapping[str, int], storage: dict[str, Storage], numbers: Mapping[str, Any]) -> None:
         table, places = self._table(storage)
         bytes_per_thread = STEPS_PER_BYTE * sum(s.high - s.low for s in storage.values())
-        everything = Share((), self._steps_per_thread + bytes_per_thread, native.ANY_STEPS)
+        everything = Share((), STEPS_PER_THREAD + bytes_per_thread, native.ANY_STEPS)
         for count, step in enumerate(steps(self._plan, sizes), start=1):
             self._launch(step, storage, numbers, table, places, count, everything)
 
@@ -251,7 +234,7 @@ class HostKernel:
                 table: ctypes.Array[native.Buffer], places: Sequence[Place],
                 count: int, share: Share) -> tuple[int, ...]:  # fmt: skip
         kernel = self._code.kernels[self.variant.name + step.entry]
-        check_launch(kernel, step, self._limits, self._registers.get(kernel.name))
+        check_launch(kernel, step, self._runner.limits, self._runner.registers.get(kernel.name))
         dynamic_bytes = step.shared_bytes
         values = self._arguments(kernel, step, named, numbers)
         for buffer, way in zip(table, _ways(kernel, step, named), strict=False):
@@ -267,9 +250,10 @@ class HostKernel:
             block=step.block,
             # Two orders in turn: a plan that runs twice sees both, and a case that is replayed sees the same two. Of
             # preempted blocks each case sees another.
-            seed=(self._seed << 32) + 2 * count + self._runs % 2 ^ (crc32(repr(step).encode()) if preemptions else 0),
+            seed=(self._runner.seed << 32) + 2 * count + self._runs % 2
+            ^ (crc32(repr(step).encode()) if preemptions else 0),
             steps_per_thread=share.steps_per_thread + STEPS_PER_BYTE * (dynamic_bytes + kernel.shared_bytes),
-            resident_blocks=resident_blocks(kernel, step, self._limits),
+            resident_blocks=resident_blocks(kernel, step, self._runner.limits),
             shared=self._code.shared_address,
             objects=kernel.objects,
             shared_bytes=len(kernel.objects),
@@ -286,7 +270,7 @@ class HostKernel:
             cluster=step.cluster,
             preemptions=preemptions,
         )
-        fault = self._runtime.run(request)
+        fault = self._runner.runtime.run(request)
         if fault.kind:
             raise explain(fault, self._code, kernel, places, dynamic_bytes)
         self._check_divergent_barriers(fault, kernel)
@@ -300,7 +284,7 @@ class HostKernel:
         return PREEMPTIONS if small and self._runs % 2 == 0 else 0
 
     def _check_divergent_barriers(self, fault: native.Fault, kernel: Kernel) -> None:
-        for barrier in self._runtime.divergent_barriers(fault):
+        for barrier in self._runner.runtime.divergent_barriers(fault):
             ways = (*barrier.way, *barrier.other_way)
             if ways in self._same_lines:
                 continue
