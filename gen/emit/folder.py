@@ -6,7 +6,9 @@ import difflib
 import fcntl
 import os
 import re
+import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,49 +16,54 @@ from pathlib import Path
 from typing import Any
 
 from gen.emit.render import MARK, render
-from gen.errors import GenError
+from gen.errors import GenError, StoreError
 from gen.families.base import Family, Variant
 from gen.families.names import base_variants, search_space, variant
 
 ELSEWHERE = "Name another folder with --out or $GEN_HOME"
 MAKE_ROOM = "Make room, or name another folder with --out or $GEN_HOME"
 ABANDONED = 3600.0  # seconds after which nobody writes a file any more
-_MADE = re.compile(r"\.\w+\.(?:cu|json)\.\d+|\.[0-9a-f]{32}\.tmp")  # what a file is called until it is whole
+_MADE = re.compile(r"\.[0-9a-f]{32}\.tmp")  # what a file is called until it is whole
+
+
+def write_whole(path: Path, content: bytes, next_step: str = MAKE_ROOM) -> None:
+    """Writes a file that appears complete or not at all, and makes the folders above it.
+
+    Raises StoreError with that next step if it cannot be written.
+    """
+    made = path.with_name(f".{uuid.uuid4().hex}.tmp")  # beside it, since a rename does not cross file systems
+    try:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made.write_bytes(content)
+            made.replace(path)
+        finally:
+            with suppress(OSError):
+                made.unlink()
+    except OSError as error:
+        raise StoreError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
 
 
 def write_if_changed(path: Path, text: str, next_step: str = MAKE_ROOM) -> bool:
     """Writes the file unless it holds this text already. Returns whether it wrote.
 
-    Raises GenError with that next step if it cannot be written.
+    Raises GenError if it cannot be read, StoreError with that next step if it cannot be written.
     """
     if read(path) == text:
         return False
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_name(f".{path.name}.{os.getpid()}")  # as `_MADE` has it
-        try:
-            made.write_text(text, encoding="utf-8", newline="\n")
-            made.replace(path)
-        finally:
-            made.unlink(missing_ok=True)
-    except OSError as error:
-        raise GenError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
+    write_whole(path, text.encode(), next_step)
     return True
 
 
 def check_writable(path: Path, next_step: str = "Name another file") -> None:
-    """Raises GenError if the file could not be written, before what it is for is done."""
-    made = path.with_name(f".{path.name}.{os.getpid()}")
+    """Raises StoreError if the file could not be written, before what it is for is done."""
+    if path.is_dir():
+        raise StoreError(str(path), "cannot be written", "Is a directory", next_step=next_step)
     try:
-        if path.is_dir():
-            raise IsADirectoryError(None, "Is a directory")
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            made.touch()
-        finally:
-            made.unlink(missing_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
-        raise GenError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
+        raise StoreError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
 
 
 def remove_abandoned(folder: Path) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 import gen
 from gen.arch import Architecture
 from gen.dtypes import DType
+from gen.emit.folder import write_whole
 from gen.emit.render import environment_of, fill, render
 from gen.errors import GenError
 from gen.export.operators import calls_of
 from gen.export.program import Candidate, Chosen, ClassRow, Function, Program, arrays_of
 from gen.families.base import Operand, Variant
 from gen.paths import templates_root
-from gen.toolchain.cache import write_whole
 
 _CODE_PART = 64  # bytes, of which every kernel's code begins at a multiple
 _KINDS = {"int": 0, "uint": 1, "float": 2, "complex": 5, "bits": -1}

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gen.emit.folder import write_whole
 from gen.emit.render import linked_with
 from gen.errors import CompileError, MissingToolError, RunError
 from gen.families.base import Extents, Variant
@@ -23,7 +24,7 @@ from gen.families.plans import Step
 from gen.gpu.cuda import CudaDevice, make_room, refused
 from gen.gpu.device import LEGACY_STREAM, Code, Event, KernelAttributes
 from gen.paths import how_to_install
-from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
+from gen.toolchain.cache import Cache, compiled_once, content_key
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.headers import headers_folder
 from gen.toolchain.link import NvccLinker, find_library

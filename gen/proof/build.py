@@ -28,14 +28,14 @@ from math import ceil
 from pathlib import Path
 from threading import Lock
 
-from gen.emit.folder import MAKE_ROOM, alone
+from gen.emit.folder import MAKE_ROOM, alone, write_whole
 from gen.emit.launch import HOST_ONLY
 from gen.errors import CompileError, MissingToolError, StoreError
 from gen.proof import elf, ptx
 from gen.proof.code import Code, Library, cluster, most_threads, plain_name
 from gen.proof.native import Runtime
 from gen.proof.ptx import PtxError, translated
-from gen.toolchain.cache import Cache, write_whole
+from gen.toolchain.cache import Cache
 from gen.toolchain.headers import NEEDED, headers_for_gpp, lacking, places
 
 GAP = 1024  # bytes before each array

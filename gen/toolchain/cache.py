@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gen.emit.folder import MAKE_ROOM, remove_abandoned
+from gen.emit.folder import remove_abandoned, write_whole
 from gen.errors import StoreError
 from gen.toolchain.compiled import Compiled
 
@@ -138,24 +136,6 @@ def compiled_once(entries: Cache, key: str, name: str, compile_it: Callable[[], 
 
     content = entries.fetch(key, make)
     return made[0] if made else Compiled.unpack(name, content)
-
-
-def write_whole(path: Path, content: bytes, next_step: str = MAKE_ROOM) -> None:
-    """Writes a file that appears complete or not at all, and makes the folders above it.
-
-    Raises:
-        StoreError: it cannot be written, with that next step.
-    """
-    # Beside it, since a rename does not cross file systems, and called as `remove_abandoned` has it.
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise StoreError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
 
 
 def _trailer(content: bytes) -> bytes:

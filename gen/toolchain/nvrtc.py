@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from gen.arch import architectures_of
+from gen.emit.folder import write_whole
 from gen.emit.render import linked_with
 from gen.errors import CompileError, MissingToolError, UnknownNameError, UnlinkedError
-from gen.toolchain.cache import Cache, compiled_once, content_key, write_whole
+from gen.toolchain.cache import Cache, compiled_once, content_key
 from gen.toolchain.compiled import Compiled, Resources, read_ptxas
 from gen.toolchain.headers import headers_folder, headers_version, wheel_version
 from gen.toolchain.link import Linker, find_library, find_linker

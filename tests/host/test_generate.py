@@ -57,11 +57,12 @@ def test_only_what_changed_is_written(tmp_path: Path, spoiled: str) -> None:
 
 
 def test_what_a_killed_process_left_half_written_is_removed_an_hour_later(tmp_path: Path) -> None:
-    left, others = (".a.cu.4711", ".tuned.json.12"), (".a.cu.part", ".hidden.2024", "b.cu.12", ".b.cu.99")
-    for name in (*left, *others):
+    left, young = f".{'0a' * 16}.tmp", f".{'1b' * 16}.tmp"
+    others = (".a.cu.part", ".hidden.2024", f"{'0a' * 16}.tmp", ".0a.tmp", young)
+    for name in (left, *others):
         (tmp_path / name).write_text("half")
     age(tmp_path)
-    (tmp_path / ".b.cu.99").touch()  # whoever writes it may still be at it
+    (tmp_path / young).touch()  # whoever writes it may still be at it
     generate(tmp_path, FILES)
     assert {path.name for path in tmp_path.iterdir()} == {*FILES, *others}
 
