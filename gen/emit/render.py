@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib.resources.abc import Traversable
@@ -93,7 +93,8 @@ def linked_with(text: str) -> tuple[str, ...]:
 
 
 def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...]:
-    of_sources = digest(environment, variant.algorithm.template)
+    check_sources(environment, variant.algorithm.template)
+    of_sources = digest_of_template(variant.family, variant.algorithm.template)
     lines = [variant.name, ""]
     lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.description(variant.config)) + [""]
     lines += _plan(variant.plan)
@@ -192,48 +193,40 @@ def declared_inputs(environment: jinja2.Environment, template: str) -> frozenset
 
 
 def sources(environment: jinja2.Environment, template: str) -> tuple[str, ...]:
-    """The template and every partial it imports, directly or not, by name."""
-    found: dict[str, None] = {template: None}
-    left = [template]
+    """The template and every partial it imports, directly or not, by name.
+
+    Found without a word from Jinja, which takes a tenth of a second to read the first templates.
+    """
+    found, left = {template}, [template]
     while left:
         name = left.pop()
-        for partial in _made(name, _source(environment, name)).imported:
-            if partial is None:
-                raise TemplateError(name, "must import partials by a fixed name")
-            if partial in found:
-                continue
+        for partial in set(_IMPORTED.findall(_source(environment, name))) - found:
             try:
                 _source(environment, partial)
             except TemplateError as error:
                 raise TemplateError(name, "imports a partial that is not there", partial) from error
-            for unknown, line in _made(partial, _source(environment, partial)).read.items():
-                rule = "is read, but neither set there nor given to its macro"
-                raise TemplateError(f"{partial}:{line}: {unknown}", rule)
-            found[partial] = None
+            found.add(partial)
             left.append(partial)
     return tuple(sorted(found))
 
 
 @lru_cache(maxsize=256)
-def digest(environment: jinja2.Environment, template: str) -> str:
-    """Of the texts of the template and of all partials it imports: 16 hex digits."""
-    return _digest(environment, sources(environment, template))
+def check_sources(environment: jinja2.Environment, template: str) -> None:
+    """Raises TemplateError for a partial that is not there, is imported by no fixed name, or reads an unknown name."""
+    for name in sources(environment, template):
+        made = _made(name, _source(environment, name))
+        if None in made.imported:
+            raise TemplateError(name, "must import partials by a fixed name")
+        for unknown, line in made.read.items() if name != template else ():
+            rule = "is read, but neither set there nor given to its macro"
+            raise TemplateError(f"{name}:{line}: {unknown}", rule)
 
 
 @lru_cache(maxsize=256)
-def digest_of_texts(family: Family[Any], template: str) -> str:
-    """The same, without a word from Jinja, which takes a tenth of a second to read the first templates."""
-    environment, found, left = environment_of(family), {template}, [template]
-    while left:
-        partials = set(_IMPORTED.findall(_source(environment, left.pop()))) - found
-        found |= partials
-        left += partials
-    return _digest(environment, sorted(found))
-
-
-def _digest(environment: jinja2.Environment, names: Iterable[str]) -> str:
-    content = hashlib.sha256()
-    for name in names:
+def digest_of_template(family: Family[Any], template: str) -> str:
+    """Of the texts of the template and of all partials it imports: 16 hex digits."""
+    environment, content = environment_of(family), hashlib.sha256()
+    for name in sources(environment, template):
         text = _source(environment, name).encode()
         content.update(f"{name} {len(text)}\n".encode() + text)
     return content.hexdigest()[:16]

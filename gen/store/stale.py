@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gen.emit.launch import HOST_ONLY
-from gen.emit.render import digest_of_texts, render
+from gen.emit.render import digest_of_template, render
 from gen.errors import GenError
 from gen.families.base import Family, Limits, Spec, Variant
 from gen.families.names import Known, find_variant, heuristic_variants
@@ -27,7 +27,7 @@ def provenance(made: Variant) -> Mapping[str, object]:
     """What a winner keeps of what it was chosen from, beside its evidence."""
     return {
         TEXT: digest_of_code(render(made)),
-        TEMPLATE: digest_of_texts(made.family, made.algorithm.template),
+        TEMPLATE: digest_of_template(made.family, made.algorithm.template),
         ALGORITHMS: algorithms(made.family, made.spec),
     }
 
@@ -57,7 +57,7 @@ def why_stale(winner: Winner, made: Variant, limits: Limits, text_of: Callable[[
     if winner.shape not in made.family.shape_classes(made.spec):
         return "there is no such class of sizes any more"
     text, known = winner.evidence.get(TEXT), winner.evidence.get(ALGORITHMS)
-    unchanged = winner.evidence.get(TEMPLATE) == digest_of_texts(made.family, made.algorithm.template)
+    unchanged = winner.evidence.get(TEMPLATE) == digest_of_template(made.family, made.algorithm.template)
     if isinstance(text, str) and not unchanged and text != digest_of_code(text_of(made)):
         return "its kernel has another text now"
     if isinstance(known, list) and set(algorithms(made.family, made.spec)) - set(known):
