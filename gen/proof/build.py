@@ -31,10 +31,11 @@ from threading import Lock
 from gen.emit.folder import MAKE_ROOM, alone, write_whole
 from gen.emit.launch import HOST_ONLY
 from gen.errors import CompileError, MissingToolError, StoreError
-from gen.proof import elf, ptx
+from gen.proof import ptx
 from gen.proof.code import Code, Library, cluster, most_threads, plain_name
 from gen.proof.native import Runtime
 from gen.proof.ptx import PtxError, translated
+from gen.toolchain import elf
 from gen.toolchain.cache import Cache
 from gen.toolchain.headers import NEEDED, headers_for_gpp, lacking, places
 

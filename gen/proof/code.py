@@ -9,7 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from gen.emit.launch import parameters, separate, within, without_comments
-from gen.proof import elf
+from gen.toolchain import elf
 
 _CONST = re.compile(r"\bconst\b")
 _BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
@@ -156,13 +156,13 @@ class Library:
             if symbol.section.name == f"constant_{slot}" and symbol.bytes
         )
         read_only = tuple(
-            Variable("the compiler's tables", self._base + s.address, s.bytes)
+            Variable("the compiler's tables", self._base + s.address, s.size)
             for s in self._layout.sections
-            if s.name.startswith((".rodata", ".data.rel.ro"))
+            if s.loaded and s.name.startswith((".rodata", ".data.rel.ro"))
         )
         shared_address = self._base + section.address if section else 0
         text_section = next(s for s in self._layout.sections if s.name == ".text")
-        machine_code = Variable(".text", self._base + text_section.address, text_section.bytes)
+        machine_code = Variable(".text", self._base + text_section.address, text_section.size)
         return Code(name, text, self.path, self._base, kernels, shared_address, constants, read_only, machine_code)
 
     def _kernel(
@@ -173,7 +173,7 @@ class Library:
         letters: str = describe().decode("ascii")
         signature = tuple(letters[i : i + 2] for i in range(0, len(letters), 2))
         shared: list[Variable] = []
-        objects = bytearray(section.bytes if section else 0)
+        objects = bytearray(section.size if section else 0)
         for symbol in self._layout.symbols:
             if section is None or symbol.section is not section or not symbol.bytes or not symbol.is_object:
                 continue

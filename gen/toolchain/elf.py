@@ -1,4 +1,4 @@
-"""Reads where a shared object keeps its variables: enough of ELF, 64 bits, little-endian, for libraries built here."""
+"""Reads ELF, 64 bits, little-endian: machine code for GPUs, and the libraries that the CPU run builds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,30 @@ from dataclasses import dataclass
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_SYMBOL_TABLE, _ALLOCATED, _WRITABLE, _EXECUTABLE, _OBJECT = 2, 2, 1, 4, 1
+_MAGIC = b"\x7fELF\x02\x01"
+_SYMBOL_TABLE, _NO_BITS = 2, 8  # types of sections
+_WRITABLE, _ALLOCATED = 1, 2  # their flags
+_OBJECT = 1  # the type of a symbol
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a library that is loaded; addresses count from where the library is loaded."""
+    """A section of a file.
+
+    Attributes:
+        address: counts from where the file is loaded.
+        info: as the header of the section holds it.
+        content: what the file holds of it; nothing of memory that is 0 at first.
+        writable, loaded: whether it can be written, and whether it takes memory where the file is loaded.
+    """
 
     name: str
     address: int
-    bytes: int
+    size: int
+    info: int
+    content: bytes
     writable: bool
-    executable: bool
+    loaded: bool
 
 
 @dataclass(frozen=True)
@@ -36,15 +48,20 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Layout:
-    """Sections and symbols of a library."""
+    """Sections and symbols of a file."""
 
     sections: tuple[Section, ...]
     symbols: tuple[Symbol, ...]
 
 
+def is_elf(content: bytes) -> bool:
+    """Whether it begins as such a file."""
+    return content.startswith(_MAGIC)
+
+
 def read(content: bytes) -> Layout:
-    """The layout of a library. Raises ValueError for what is none."""
-    if content[:6] != b"\x7fELF\x02\x01":
+    """The layout of a file. Raises ValueError for what is none."""
+    if not is_elf(content):
         raise ValueError("not a 64-bit little-endian ELF file")
     try:
         return _read(content)
@@ -57,13 +74,14 @@ def _read(content: bytes) -> Layout:
     headers = [_SECTION.unpack_from(content, table + i * entry_bytes) for i in range(count)]
     names_at = headers[names_index][4]
     sections = [
-        Section(_text(content, names_at + name), address, size, bool(flags & _WRITABLE), bool(flags & _EXECUTABLE))
-        for name, _, flags, address, _, size, *_ in headers
-    ]
-    loaded = tuple(
-        section for section, header in zip(sections, headers, strict=True) if header[2] & _ALLOCATED and section.bytes
-    )
-    return Layout(loaded, tuple(_symbols(content, headers, sections)))
+        Section(
+            _text(content, names_at + name), address, size, info,
+            b"" if kind == _NO_BITS else content[start : start + size], bool(flags & _WRITABLE),
+            bool(flags & _ALLOCATED and size),
+        )
+        for name, kind, flags, address, start, size, _, info, *_ in headers
+    ]  # fmt: skip
+    return Layout(tuple(sections), tuple(_symbols(content, headers, sections)))
 
 
 def _symbols(content: bytes, headers: list[tuple[int, ...]], sections: list[Section]) -> Iterator[Symbol]:
