@@ -152,10 +152,8 @@ def keep(home: Path, found: Iterable[Kept]) -> tuple[Kept, ...]:
 
     Raises StoreError if the file is not what gen writes, or cannot be written.
     """
-    known = {(kept.spec, str(kept.case)) for kept in read(home)}
-    new = tuple(
-        {(kept.spec, str(kept.case)): kept for kept in found if (kept.spec, str(kept.case)) not in known}.values()
-    )
+    known = {kept.key for kept in read(home)}
+    new = tuple({kept.key: kept for kept in found if kept.key not in known}.values())
     if new:
         try:
             home.mkdir(parents=True, exist_ok=True)

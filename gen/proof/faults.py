@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gen.errors import RunError
 from gen.proof.code import Code, Kernel
-from gen.proof.native import DYNAMIC_SHARED, KINDS, STATIC_SHARED, DivergentBarrier, Fault
+from gen.proof.native import DYNAMIC_SHARED, KINDS, RULES, STATIC_SHARED, DivergentBarrier, Fault
 
 _BARRIER = re.compile(r"\b(?:__syncthreads\w*|__barrier_sync\w*|__cluster_barrier_wait|sync)\s*\(|\bbarrier\.")
 _CALL = re.compile(r"\b(?!(?:if|for|while|switch|return|sizeof)\b)([A-Za-z_]\w*)\s*(?:<[^;(){}]*>\s*)?\(")
@@ -55,35 +55,6 @@ def _bodies(text: str, name: str) -> list[str]:
             place += 1
         found.append(text[match.end() : place])
     return found
-
-
-RULES = {
-    "out-of-bounds read": "makes an out-of-bounds read",
-    "out-of-bounds write": "makes an out-of-bounds write",
-    "misaligned": "makes a misaligned access",
-    "write to input": "makes a write to an input",
-    "uninitialised read": "makes an uninitialised read",
-    "race": "has a data race",
-    "read-only path": "uses the read-only path for what the same launch writes",
-    "barrier": "has a barrier that not every thread of the block reaches",
-    "absent lane": "waits for an absent lane",
-    "lanes disagree": "has lanes that disagree on what they wait for",
-    "hang": "hangs",
-    "signed overflow": "makes a signed overflow",
-    "index": "has an index outside its array",
-    "division": "makes a division by zero",
-    "shift": "makes a shift by more bits than there are",
-    "no return": "reaches the end of a function that must return a value",
-    "stack overflow": "overflows the stack of a thread",
-    "too long": "takes too long",
-    "shuffle width": "has a shuffle among lanes that are no power of two up to 32",
-    "copy in flight": "touches what is still being copied",
-    "cluster barrier": "breaks the rules of its cluster's barrier",
-    "lifetime": "reaches into the shared memory of a block that may not be there",
-    "conversion": "converts a number to an integer that does not hold it",
-    "operand": "gives an instruction an operand that it does not take",
-}
-"""What a kernel does that breaks a rule, by kind."""
 
 
 class HostFault(RunError):  # noqa: N818 - it names what happened

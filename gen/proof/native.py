@@ -8,34 +8,34 @@ from typing import ClassVar
 
 from gen.errors import RunError
 
-KINDS = (
-    "none",
-    "out-of-bounds read",
-    "out-of-bounds write",
-    "misaligned",
-    "write to input",
-    "uninitialised read",
-    "race",
-    "read-only path",
-    "barrier",
-    "absent lane",
-    "lanes disagree",
-    "hang",
-    "signed overflow",
-    "index",
-    "division",
-    "shift",
-    "no return",
-    "stack overflow",
-    "too long",
-    "shuffle width",
-    "copy in flight",
-    "cluster barrier",
-    "lifetime",
-    "conversion",
-    "operand",
-)
-"""What a fault can be, in the order of the runtime's `Kind`."""
+RULES = {
+    "out-of-bounds read": "makes an out-of-bounds read",
+    "out-of-bounds write": "makes an out-of-bounds write",
+    "misaligned": "makes a misaligned access",
+    "write to input": "makes a write to an input",
+    "uninitialised read": "makes an uninitialised read",
+    "race": "has a data race",
+    "read-only path": "uses the read-only path for what the same launch writes",
+    "barrier": "has a barrier that not every thread of the block reaches",
+    "absent lane": "waits for an absent lane",
+    "lanes disagree": "has lanes that disagree on what they wait for",
+    "hang": "hangs",
+    "signed overflow": "makes a signed overflow",
+    "index": "has an index outside its array",
+    "division": "makes a division by zero",
+    "shift": "makes a shift by more bits than there are",
+    "no return": "reaches the end of a function that must return a value",
+    "stack overflow": "overflows the stack of a thread",
+    "too long": "takes too long",
+    "shuffle width": "has a shuffle among lanes that are no power of two up to 32",
+    "copy in flight": "touches what is still being copied",
+    "cluster barrier": "breaks the rules of its cluster's barrier",
+    "lifetime": "reaches into the shared memory of a block that may not be there",
+    "conversion": "converts a number to an integer that does not hold it",
+    "operand": "gives an instruction an operand that it does not take",
+}
+"""What a kernel does that breaks a rule, by kind, in the order of the runtime's `Kind`."""
+KINDS = ("none", *RULES)
 
 TOUCHED_BY_READ, TOUCHED_BY_WRITE = 1, 2  # marks in `Buffer.touched`
 ANY_STEPS = 2**63  # as many as a launch likes

@@ -10,7 +10,7 @@ import pytest
 
 from gen.families.base import Launch, Plan, Scratch, Variant
 from gen.families.expr import constant
-from gen.proof import faults, native
+from gen.proof import native
 from gen.proof.host import HostFault, HostKernel, HostRunner
 from tests import races
 from tests.fake_family import fake_variant
@@ -107,4 +107,4 @@ def test_every_kind_that_the_runtime_reports_has_a_planted_fault_and_a_clean_twi
     kinds = dict(zip(names, native.KINDS, strict=True))
     planted = {one.kind for table in (PLANTED, races.PLANTED, test_clusters.PLANTED) for one in table}
     assert planted == set(kinds.values()) - {kinds["kNone"]}
-    assert set(faults.RULES) == planted
+    assert set(native.RULES) == planted
