@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gen.errors import ConfigError, GenError
-from gen.export.folder import _kind, files_of, write
+from gen.export.folder import Compile, _kind, files_of, write
 from gen.export.program import Problem, Program, Target, arrays_of
 from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec, Variant
 from gen.families.extents import dense_strides
@@ -38,9 +38,9 @@ class Said:
     launches: str = ""
 
 
-def built(folder: Path, name: str, programs: Sequence[Program]) -> ModuleType:
-    """The Python module of a library without code, which is built in the folder."""
-    write(folder, files_of(name, programs, None))
+def built(folder: Path, name: str, programs: Sequence[Program], compile_for: Compile | None = None) -> ModuleType:
+    """The Python module of a library, without code or with what `compile_for` gives, which is built in the folder."""
+    write(folder, files_of(name, programs, compile_for))
     module = folder / "python" / name / "__init__.py"
     library = module.with_name(f"lib{name}.so")
     code = f"-DGEN_CODE_FILE={folder}/src/{name}.code"

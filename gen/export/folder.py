@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,13 @@ _HEADS = {
     "results": "int {}(const View* arrays, View* results, std::string* words)",
 }
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TARGETS = frozenset(("all", "clean", "depend", "help", "install", "package", "test"))
+"""Names that CMake keeps for targets of its own."""
+_PARAMETERS = frozenset((
+    "addresses", "bytes", "choice", "device", "ndim", "ndims", "parameters", "restrict", "results", "shape",
+    "steps", "stream", "tensors", "workspace",
+))  # fmt: skip
+"""What functions name beside a system's arrays, whose names have no underscores; and a word of C alone."""
 _LICENSE = """MIT License
 
 Copyright (c) the gen contributors
@@ -73,6 +81,8 @@ def check_name(name: str) -> None:
     """Raises GenError unless C, CMake and Python take the name."""
     if not _NAME.fullmatch(name):
         raise GenError("--name", "must begin with a letter and go on with letters, digits and underscores", repr(name))
+    if keyword.iskeyword(name) or name in _TARGETS:
+        raise GenError("--name", "must be no word of Python's or CMake's own", repr(name))
 
 
 def check_folder(folder: Path) -> None:
@@ -196,6 +206,7 @@ def _spec(program: Program, codes: Sequence[Code]) -> dict[str, Any]:
     archs = dict.fromkeys(target.arch for target in program.targets)
     devices = [json.dumps(target.device or target.arch) for target in program.targets]
     ranks = [rank.axes for rank in program.ranks]
+    rank_words = f"{' or '.join(map(str, ranks))} {'axis' if ranks == [1] else 'axes'}"
     return {
         "name": program.name,
         "summary": " ".join(spec.summary.split()),
@@ -228,16 +239,17 @@ def _spec(program: Program, codes: Sequence[Code]) -> dict[str, Any]:
         "parameters": "".join(f"int64_t {name}, " for name in parameters),
         "parameter_names": "".join(f"{name}, " for name in parameters),
         "parameter_texts": "".join(f'"{name}", ' for name in parameters),
-        "tensors": ", ".join(f"const DLTensor* {x.name}" for x in operands),
-        "pointers": ", ".join(f"{'const ' if x.role == 'in' else ''}void* {x.name}" for x in operands),
-        "names": ", ".join(x.name for x in operands),
+        "tensors": ", ".join(f"const DLTensor* {_c(x)}" for x in operands),
+        "pointers": ", ".join(f"{'const ' if x.role == 'in' else ''}void* {_c(x)}" for x in operands),
+        "names": ", ".join(map(_c, operands)),
         "arguments": [
             *(f"{x.name}: {_words(x)}" for x in operands),
             *(f"{name}: a whole number from 0 on, usually {usual}" for name, usual in parameters.items()),
-            f"Arrays of {' or '.join(map(str, ranks))} axes.",
+            f"Arrays of {rank_words}.",
         ],
-        "devices": " and ".join(devices), "first_device": program.targets[0].arch,
-        "archs": ", ".join(archs), "rank_words": " or ".join(map(str, ranks)),
+        "devices": " and ".join(devices) + (" needs" if len(devices) == 1 else " need"),
+        "first_device": program.targets[0].arch,
+        "archs": ", ".join(archs), "rank_words": rank_words,
         "example": _has_example(operands),
         "input_type": _host_type(inputs[0].dtype), "result_type": _host_type((outputs or inputs)[0].dtype),
         "example_arrays": ", ".join(
@@ -246,15 +258,15 @@ def _spec(program: Program, codes: Sequence[Code]) -> dict[str, Any]:
         ),
         "example_shape": ", ".join(["1000", "1003", "5"][: ranks[0]] if len(ranks) == 1 else ["1003"] * ranks[0]),
         "example_parameters": "parameters, " * len(parameters),
-        "python_inputs": ", ".join(f"{_python(x.name)}: Any" for x in inputs),
+        "python_inputs": ", ".join(f"{_python(x)}: Any" for x in inputs),
         "python_texts": "".join(f'"{x.name}", ' for x in inputs),
-        "python_names": ", ".join(_python(x.name) for x in inputs),
+        "python_names": ", ".join(_python(x) for x in inputs),
         "python_parameters": "".join(f"{name}: int = {usual}, " for name, usual in parameters.items()),
-        "python_parameter_names": "".join(f"{name}, " for name in parameters),
+        "python_parameter_names": ", ".join(f'"{name}": {name}' for name in parameters),
         "python_defaults": ", ".join(f'"{name}": {usual}' for name, usual in parameters.items()),
         "python_dtypes": "".join(f'"{_numpy_name(x.dtype)}", ' for x in outputs),
         "python_arguments": [
-            *(f"{_python(x.name)}: {_words(x)}." for x in inputs),
+            *(f"{_python(x)}: {_words(x)}." for x in inputs),
             *(["out: where the result goes; made where it is None, of the kind of the input."] if outputs else []),
             *(f"{name}: a whole number from 0 on." for name in parameters),
         ],
@@ -341,9 +353,15 @@ def _numpy_name(dtype: DType) -> str:
     return "" if dtype.kind == "bits" else "bfloat16" if dtype.name == "bf16" else dtype.numpy.name
 
 
-def _python(name: str) -> str:
-    """An argument's name; `in` is a word of Python's own."""
-    return "array" if name == "in" else name
+def _c(one: Operand) -> str:
+    """An argument's name in C, which a field of a system may have as it is unless the functions use it otherwise."""
+    return f"{one.name}_array" if one.name in _PARAMETERS else one.name
+
+
+def _python(one: Operand) -> str:
+    """An argument's name in Python, of which `in` is a word of its own."""
+    taken = one.name in _PARAMETERS or keyword.iskeyword(one.name)
+    return "array" if one.name == "in" else f"{one.name}_array" if taken else one.name
 
 
 def _capability(arch: str) -> int:

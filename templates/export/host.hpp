@@ -11,6 +11,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <type_traits>
@@ -89,11 +90,12 @@ int check_version(const char* name, const char* own, const char* wanted) {
                             "). Build both from one exported folder");
 }
 
-// An array: strides in bytes; alignment is what divides the address and all strides, up to 32.
+// An array: strides in bytes; alignment is what divides the address and all strides, up to 32. Nothing is set before
+// `read` or a function of the spec sets it: a call has room for many.
 struct View {
-  uint64_t address = 0;
-  int ndim = 0;
-  Int shape[kMostAxes] = {}, strides[kMostAxes] = {}, alignment = 32;
+  uint64_t address;
+  int ndim;
+  Int shape[kMostAxes], strides[kMostAxes], alignment;
 };
 
 struct Limits {
@@ -115,6 +117,8 @@ struct Plan {
     Int shared_bytes, times;
     int first_argument, arguments, first_swap, swaps;
     bool together;  // all blocks must run at the same time: a cooperative launch
+
+    bool launches() const { return grid[0] != 0 && grid[1] != 0 && grid[2] != 0 && times > 0; }
   };
   int steps = 0, arguments = 0, swaps = 0, buffers = 0;
   Step step[kMostSteps];
@@ -313,13 +317,11 @@ const char* other_elements(const Operand& operand) {
                         : "). Convert it first, or export a kernel for such elements";
 }
 
-int missing(const Operand& operand) {
-  return fail(kRefused, std::string(operand.name) + " is missing (got a null pointer)");
-}
+int missing(const std::string& name) { return fail(kRefused, name + " is missing (got a null pointer)"); }
 
 int read(const Operand& operand, const DLTensor* tensor, View* view) {
   const std::string name = operand.name;
-  if (tensor == nullptr) return missing(operand);
+  if (tensor == nullptr) return missing(name);
   const int where = static_cast<int>(tensor->device.device_type);
   if (where != kDeviceCuda && where != kDeviceManaged && where != kDeviceCudaHost)
     return fail(kRefused, name + " must be in a GPU's memory (got device type " + std::to_string(where) +
@@ -332,6 +334,7 @@ int read(const Operand& operand, const DLTensor* tensor, View* view) {
                               other_elements(operand));
   if (tensor->ndim < 0 || tensor->ndim > kMostAxes)
     return fail(kRefused, name + " must have at most 8 axes (got " + std::to_string(tensor->ndim) + ")");
+  if (tensor->ndim > 0 && tensor->shape == nullptr) return missing(name + ".shape");
   view->address = reinterpret_cast<uint64_t>(tensor->data) + tensor->byte_offset;
   view->ndim = tensor->ndim;
   const Int size = operand.bits / 8;
@@ -347,7 +350,10 @@ int read(const Operand& operand, const DLTensor* tensor, View* view) {
   view->alignment = greatest_divisor(32, static_cast<Int>(view->address % 32));
   Int step = size;
   for (int axis = view->ndim - 1; axis >= 0; --axis) {
-    view->strides[axis] = tensor->strides == nullptr ? step : tensor->strides[axis] * size;
+    view->strides[axis] = step;
+    if (tensor->strides != nullptr && __builtin_mul_overflow(tensor->strides[axis], size, &view->strides[axis]))
+      return fail(kRefused, name + " must have strides of less than 2^63 bytes (got " + number(tensor->strides[axis]) +
+                                " elements)");
     view->alignment = greatest_divisor(view->alignment, view->strides[axis]);
     step *= most(view->shape[axis], 1);
   }
@@ -375,8 +381,8 @@ std::pair<uint64_t, uint64_t> span_of(const Operand& operand, const View& view) 
   uint64_t low = view.address, high = view.address + operand.bits / 8;
   for (int axis = 0; axis < view.ndim; ++axis) {
     if (view.shape[axis] == 0) return {0, 0};
-    const Int reach = (view.shape[axis] - 1) * view.strides[axis];
-    (reach < 0 ? low : high) += static_cast<uint64_t>(reach);
+    const uint64_t steps = view.shape[axis] - 1;  // unsigned: beyond 2^64 is no memory
+    (view.strides[axis] < 0 ? low : high) += steps * static_cast<uint64_t>(view.strides[axis]);
   }
   return {low, high};
 }
@@ -416,6 +422,13 @@ int check_array(const Spec& spec, int place, const Rank& rank, const View* expec
   if (operand.kind < 0 && tensors[place]->dtype.code != tensors[0]->dtype.code)
     return fail(kRefused, name + " must hold " + words_for(tensors[0]->dtype, true) + " elements (got " +
                               words_for(tensors[place]->dtype, true) + other_elements(operand));
+  return kFine;
+}
+
+int check_memory(const Spec& spec, const Call& call) {
+  for (int place = 0; place < spec.arrays; ++place)
+    if (call.arrays[place].address == 0 && bytes_of(spec.operands[place], call.arrays[place]) != 0)
+      return missing(spec.operands[place].name);
   return kFine;
 }
 
@@ -483,6 +496,7 @@ struct Driver {
   int (*cuMemFree_v2)(uint64_t);
   int (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, void*);
   int (*cuStreamIsCapturing)(void*, int*);
+  int (*cuStreamGetId)(void*, unsigned long long*);
   int (*cuGetErrorString)(int, const char**);
   std::string missing;  // why there is none
 };
@@ -518,6 +532,7 @@ Driver load_driver() {
   GEN_FIND(cuMemFree_v2);
   GEN_FIND(cuMemsetD8Async);
   GEN_FIND(cuStreamIsCapturing);
+  GEN_FIND(cuStreamGetId);
   GEN_FIND(cuGetErrorString);
 #undef GEN_FIND
   if (made.missing.empty() && made.cuInit(0) != 0)
@@ -546,18 +561,29 @@ constexpr int kMajor = 75, kMinor = 76, kDynamicSharedBytes = 8;
 
 struct Arena { uint64_t address = 0; size_t size = 0; };
 
+// Memory for the launches on a stream; what must be zero between calls apart. Whoever launches with it holds it, so that
+// the launches of a call stay together.
+struct Scratch {
+  std::mutex held;
+  Arena plain, zeroed;
+  bool captured = false;  // a graph holds its addresses
+};
+
+struct Function { void* handle = nullptr; Int shared_bytes = 0; };
+
 // A context of the driver, with what the library has loaded and allocated in it.
 struct Context {
   int capability = 0;
   std::string name;
   Limits limits;
   std::map<const Code*, void*> modules;
-  std::map<std::pair<const Code*, const char*>, void*> functions;
-  std::map<void*, Arena> plain, zeroed;  // memory for launches, by stream; what must be zero between calls apart
+  std::map<std::pair<const Code*, const char*>, Function> functions;
+  std::map<uint64_t, std::shared_ptr<Scratch>> scratch;  // by the number of the stream, which no later one gets
 };
 
-std::mutex contexts_mutex;
+std::mutex contexts_mutex;  // of the maps; what they hold stays where it is
 std::map<void*, Context> contexts;
+std::map<int, void*> primary_contexts;  // by device: each is retained once
 
 // Makes a context of a device current while it lives, unless one is. A device of -1 is the current one, else the first.
 struct Entered {
@@ -575,7 +601,10 @@ struct Entered {
       return fail(kNoDevice, "The device must be a GPU of this machine, which has " + std::to_string(count) +
                                  " (got number " + std::to_string(wanted) + ")");
     GEN_CALL(cuDeviceGet, &device, wanted < 0 ? 0 : wanted);
-    GEN_CALL(cuDevicePrimaryCtxRetain, &context, device);
+    const std::lock_guard<std::mutex> alone(contexts_mutex);
+    void*& primary = primary_contexts[device];
+    if (primary == nullptr) GEN_CALL(cuDevicePrimaryCtxRetain, &primary, device);
+    context = primary;
     GEN_CALL(cuCtxPushCurrent_v2, context);
     pushed = true;
     return kFine;
@@ -586,8 +615,9 @@ struct Entered {
   }
 };
 
-// What the driver says of the current device; `usual` stands for what it does not say. The caller holds the mutex.
+// What the driver says of the current device; `usual` stands for what it does not say.
 int describe(void* handle, const Limits& usual, Context** found) {
+  const std::lock_guard<std::mutex> alone(contexts_mutex);
   const auto known = contexts.find(handle);
   if (known != contexts.end()) {
     *found = &known->second;
@@ -659,23 +689,32 @@ int no_code(const Spec& spec, const Context& context) {
                              std::to_string(context.capability) + "). Export it again with another --arch, or --ptx");
 }
 
-int function_of(Context& context, const Spec& spec, const Code& code, const Plan::Step& step, void** function) {
-  void*& found = context.functions[{&code, step.entry}];
-  if (found == nullptr) {
-    void*& module = context.modules[&code];
-    if (module == nullptr) GEN_CALL(cuModuleLoadData, &module, code_begin + code.offset);
-    const std::string symbol = std::string(spec.variants[code.variant].name) + step.entry;
-    GEN_CALL(cuModuleGetFunction, &found, module, symbol.c_str());
+// The functions of a plan's launches, in their order; those of launches without blocks are not looked up.
+int functions_of(Context& context, const Spec& spec, const Code& code, const Plan& plan, void** handles) {
+  const std::lock_guard<std::mutex> alone(contexts_mutex);
+  for (int place = 0; place < plan.steps; ++place) {
+    const Plan::Step& step = plan.step[place];
+    if (!step.launches()) continue;
+    Function& found = context.functions[{&code, step.entry}];
+    if (found.handle == nullptr) {
+      void*& module = context.modules[&code];
+      if (module == nullptr) GEN_CALL(cuModuleLoadData, &module, code_begin + code.offset);
+      const std::string symbol = std::string(spec.variants[code.variant].name) + step.entry;
+      GEN_CALL(cuModuleGetFunction, &found.handle, module, symbol.c_str());
+    }
+    if (step.shared_bytes > found.shared_bytes) {
+      GEN_CALL(cuFuncSetAttribute, found.handle, kDynamicSharedBytes, static_cast<int>(step.shared_bytes));
+      found.shared_bytes = step.shared_bytes;
+    }
+    handles[place] = found.handle;
   }
-  if (step.shared_bytes > 0)
-    GEN_CALL(cuFuncSetAttribute, found, kDynamicSharedBytes, static_cast<int>(step.shared_bytes));
-  *function = found;
   return kFine;
 }
 
 // ---- Scratch memory -------------------------------------------------------------------------------------------------
 
-constexpr size_t kPart = 256;  // bytes, of which every buffer in a workspace is a multiple
+constexpr size_t kPart = 256;       // bytes, of which every buffer in a workspace is a multiple
+constexpr size_t kMostStreams = 64;  // beyond that the memory of the stream that came first is given back
 
 enum Which { kPlain = 0, kZeroed = 1, kAll = 2 };
 
@@ -688,14 +727,19 @@ size_t workspace_bytes(const Plan& plan, Which which) {
   return total;
 }
 
-int grow(Arena* arena, size_t size, bool zero, void* stream) {
+// Gives memory back, unless a graph holds its address; waits for what still uses it.
+int give_up(const Scratch& scratch, Arena* arena) {
+  const uint64_t address = arena->address;
+  *arena = {};
+  if (address != 0 && !scratch.captured) GEN_CALL(cuMemFree_v2, address);
+  return kFine;
+}
+
+int grow(const Scratch& scratch, Arena* arena, size_t size, bool zero, bool capturing, void* stream) {
   if (arena->size >= size) return kFine;
-  int capturing = 0;
-  GEN_CALL(cuStreamIsCapturing, stream, &capturing);
   if (capturing)
     return fail(kRefused, "The scratch memory must be there before a graph is captured. Call it once before");
-  if (arena->address != 0) GEN_CALL(cuMemFree_v2, arena->address);  // waits for what still uses it
-  *arena = {};
+  if (const int status = give_up(scratch, arena)) return status;
   uint64_t address = 0;
   if (driver().cuMemAlloc_v2(&address, size) != 0)
     return fail(kDriverFailed, "The GPU's memory does not hold " + std::to_string(size) + " bytes more");
@@ -704,55 +748,50 @@ int grow(Arena* arena, size_t size, bool zero, void* stream) {
   return kFine;
 }
 
-// Finds room for the scratch buffers: in the caller's workspace, else in what the library keeps for the stream.
-int place_buffers(Context& context, const Plan& plan, void* workspace, size_t size, void* stream, uint64_t* slots) {
-  if (plan.buffers == 0) return kFine;
-  uint64_t next[2];
-  const size_t zeros = workspace_bytes(plan, kZeroed);
-  if (workspace != nullptr) {
-    const size_t needed = workspace_bytes(plan, kAll);
-    next[kZeroed] = reinterpret_cast<uint64_t>(workspace);
-    next[kPlain] = next[kZeroed] + zeros;
-    if (size < needed)
-      return fail(kRefused,
-                  "The workspace must have " + std::to_string(needed) + " bytes (got " + std::to_string(size) + ")");
-    if (next[kZeroed] % kPart != 0) return fail(kRefused, "The workspace must begin at a multiple of 256 bytes");
-    if (zeros > 0) GEN_CALL(cuMemsetD8Async, next[kZeroed], 0, zeros, stream);
-  } else {
-    Arena &plain = context.plain[stream], &zeroed = context.zeroed[stream];
-    if (const int status = grow(&plain, workspace_bytes(plan, kPlain), false, stream)) return status;
-    if (const int status = grow(&zeroed, zeros, true, stream)) return status;
-    next[kPlain] = plain.address;
-    next[kZeroed] = zeroed.address;
-  }
+// What the library keeps for a stream.
+int scratch_of(Context& context, void* stream, std::shared_ptr<Scratch>* found) {
+  unsigned long long id = 0;
+  GEN_CALL(cuStreamGetId, stream, &id);
+  const std::lock_guard<std::mutex> alone(contexts_mutex);
+  std::shared_ptr<Scratch>& kept = context.scratch[id];
+  if (kept == nullptr) kept = std::make_shared<Scratch>();
+  *found = kept;
+  if (context.scratch.size() <= kMostStreams) return kFine;
+  const auto first = context.scratch.begin()->second == kept ? std::next(context.scratch.begin()) : context.scratch.begin();
+  if (first->second.use_count() > 1) return kFine;  // a thread is launching with it
+  const std::shared_ptr<Scratch> left = first->second;
+  context.scratch.erase(first);
+  const int status = give_up(*left, &left->plain);
+  const int other = give_up(*left, &left->zeroed);
+  return status ? status : other;
+}
+
+// Addresses of the scratch buffers, of which those that are zeroed lie apart.
+void place_buffers(const Plan& plan, uint64_t plain, uint64_t zeroed, uint64_t* slots) {
+  uint64_t next[] = {plain, zeroed};
   for (int place = 0; place < plan.buffers; ++place) {
     slots[place] = next[plan.zeroed[place]];
     next[plan.zeroed[place]] += part_of(plan.buffer_bytes[place]);
   }
-  return kFine;
 }
 
 // ---- Calls ----------------------------------------------------------------------------------------------------------
 
-int queue(Context& context, const Spec& spec, const Code& code, Plan& plan, uint64_t* slots, void* stream) {
+int queue(Plan& plan, void* const* functions, uint64_t* slots, void* stream) {
   void* pointers[kMostArguments];
   for (int place = 0; place < plan.steps; ++place) {
     const Plan::Step& step = plan.step[place];
-    const bool launches = step.grid[0] != 0 && step.grid[1] != 0 && step.grid[2] != 0 && step.times > 0;
-    void* function = nullptr;
-    if (launches) {
-      if (const int status = function_of(context, spec, code, step, &function)) return status;
-    }
+    void* const function = functions[place];
     for (Int time = 0; time < step.times; ++time) {
       for (int a = step.first_argument; a < step.first_argument + step.arguments; ++a) {
         Plan::Argument& argument = plan.argument[a];
         pointers[a] = argument.slot < 0 ? static_cast<void*>(argument.bytes) : static_cast<void*>(&slots[argument.slot]);
       }
-      if (launches && step.together) {
+      if (step.launches() && step.together) {
         GEN_CALL(cuLaunchCooperativeKernel, function, static_cast<unsigned>(step.grid[0]),
                  static_cast<unsigned>(step.grid[1]), static_cast<unsigned>(step.grid[2]), step.block[0], step.block[1],
                  step.block[2], static_cast<unsigned>(step.shared_bytes), stream, pointers + step.first_argument);
-      } else if (launches) {
+      } else if (step.launches()) {
         GEN_CALL(cuLaunchKernel, function, static_cast<unsigned>(step.grid[0]), static_cast<unsigned>(step.grid[1]),
                  static_cast<unsigned>(step.grid[2]), step.block[0], step.block[1], step.block[2],
                  static_cast<unsigned>(step.shared_bytes), stream, pointers + step.first_argument, nullptr);
@@ -764,6 +803,39 @@ int queue(Context& context, const Spec& spec, const Code& code, Plan& plan, uint
   return kFine;
 }
 
+// Launches with scratch buffers in the caller's workspace, where what must be zero is zeroed first.
+int queue_in_workspace(const Spec& spec, Plan& plan, void* const* functions, void* workspace, size_t size, void* stream,
+                       uint64_t* slots) {
+  const size_t needed = workspace_bytes(plan, kAll), zeros = workspace_bytes(plan, kZeroed);
+  const uint64_t first = reinterpret_cast<uint64_t>(workspace);
+  if (size < needed)
+    return fail(kRefused,
+                "The workspace must have " + std::to_string(needed) + " bytes (got " + std::to_string(size) + ")");
+  if (first % kPart != 0) return fail(kRefused, "The workspace must begin at a multiple of 256 bytes");
+  if (zeros > 0) GEN_CALL(cuMemsetD8Async, first, 0, zeros, stream);
+  place_buffers(plan, first + zeros, first, slots + spec.arrays);
+  return queue(plan, functions, slots, stream);
+}
+
+// Launches with scratch buffers that the library keeps for the stream; launches leave zero what was zeroed.
+int queue_in_scratch(Context& context, const Spec& spec, Plan& plan, void* const* functions, void* stream,
+                     uint64_t* slots) {
+  int capturing = 0;
+  std::shared_ptr<Scratch> scratch;
+  GEN_CALL(cuStreamIsCapturing, stream, &capturing);
+  if (const int status = scratch_of(context, stream, &scratch)) return status;
+  const std::lock_guard<std::mutex> alone(scratch->held);
+  Arena &plain = scratch->plain, &zeroed = scratch->zeroed;
+  const size_t bytes = workspace_bytes(plan, kPlain), zeros = workspace_bytes(plan, kZeroed);
+  if (const int status = grow(*scratch, &plain, bytes, false, capturing, stream)) return status;
+  if (const int status = grow(*scratch, &zeroed, zeros, true, capturing, stream)) return status;
+  scratch->captured |= capturing != 0;
+  place_buffers(plan, plain.address, zeroed.address, slots + spec.arrays);
+  const int status = queue(plan, functions, slots, stream);
+  if (status != kFine) zeroed = {};  // a call that ended in its midst may have left anything there
+  return status;
+}
+
 int make_plan(const Spec& spec, int target, const Call& call, const Limits& limits, Plan* plan, int* variant) {
   *variant = choose(spec, target, call.problem, limits);
   if (*variant < 0) return kRefused;
@@ -771,38 +843,48 @@ int make_plan(const Spec& spec, int target, const Call& call, const Limits& limi
   return kFine;
 }
 
-// What the current device gets, with its context current. The caller holds the mutex.
+// What the current device gets, with its context current.
 int plan_here(const Spec& spec, const Entered& entered, const Call& call, Context** context, Plan* plan, int* variant) {
-  if (const int status = describe(entered.context, spec.targets[0].limits, context)) return status;
-  const int target = target_of(spec, (*context)->capability, (*context)->name.c_str());
-  if (target < 0) return no_code(spec, **context);
-  return make_plan(spec, target, call, (*context)->limits, plan, variant);
+  struct Last { void* handle; const Spec* spec; Context* context; int target; };
+  static thread_local Last last{};  // most calls are like the thread's last
+  if (last.handle != entered.context || last.spec != &spec) {
+    Context* found = nullptr;
+    if (const int status = describe(entered.context, spec.targets[0].limits, &found)) return status;
+    const int target = target_of(spec, found->capability, found->name.c_str());
+    if (target < 0) return no_code(spec, *found);
+    last = {entered.context, &spec, found, target};
+  }
+  *context = last.context;
+  return make_plan(spec, last.target, call, last.context->limits, plan, variant);
 }
 
 int run(const Spec& spec, const DLTensor* const* tensors, const Int* parameters, int device, void* workspace,
         size_t size, void* stream) {
   Call call;
   if (const int status = prepare(spec, tensors, parameters, &call)) return status;
+  if (const int status = check_memory(spec, call)) return status;
   if (const int status = check_overlap(spec, call)) return status;
   Entered entered;
   if (const int status = entered.enter(device)) return status;
-  const std::lock_guard<std::mutex> alone(contexts_mutex);  // so that the launches of a call stay together
   Context* context = nullptr;
   Plan plan;
   int variant = -1;
   if (const int status = plan_here(spec, entered, call, &context, &plan, &variant)) return status;
   const Code* code = code_of(spec, variant, context->capability);
   if (code == nullptr) return no_code(spec, *context);
+  void* functions[kMostSteps];
+  if (const int status = functions_of(*context, spec, *code, plan, functions)) return status;
   uint64_t slots[kMostArrays + kMostSlots];
   for (int place = 0; place < spec.arrays; ++place) slots[place] = call.arrays[place].address;
-  if (const int status = place_buffers(*context, plan, workspace, size, stream, slots + spec.arrays)) return status;
-  return queue(*context, spec, *code, plan, slots, stream);
+  if (plan.buffers == 0) return queue(plan, functions, slots, stream);
+  return workspace != nullptr ? queue_in_workspace(spec, plan, functions, workspace, size, stream, slots)
+                              : queue_in_scratch(*context, spec, plan, functions, stream, slots);
 }
 
 int run_tensors(const Spec& spec, const DLTensor* const* tensors, const Int* parameters, void* stream) {
   for (int place = 0; place < spec.arrays; ++place) {
     const Operand& operand = spec.operands[place];
-    if (tensors[place] == nullptr) return missing(operand);
+    if (tensors[place] == nullptr) return missing(operand.name);
     const int number = tensors[place]->device.device_id, wanted = tensors[0]->device.device_id;
     if (number != wanted)
       return fail(kRefused, std::string(operand.name) + " must be on device " + std::to_string(wanted) + ", as " +
@@ -819,7 +901,7 @@ struct Dense {
   Int shape[kMostAxes];
 
   int make(const Spec& spec, const void* const* addresses, const Int* first, int ndim) {
-    if (first == nullptr && ndim > 0) return fail(kRefused, "shape is missing (got a null pointer)");
+    if (first == nullptr && ndim > 0) return missing("shape");
     if (ndim < 0 || ndim > kMostAxes)
       return fail(kRefused, "ndim must be from 0 to 8 (got " + std::to_string(ndim) + ")");
     View view;
@@ -858,7 +940,6 @@ int plan_for(const Spec& spec, const char* device, const Call& call, Plan* plan,
   if (device == nullptr) {
     Entered entered;
     if (const int status = entered.enter(-1)) return status;
-    const std::lock_guard<std::mutex> alone(contexts_mutex);
     Context* context = nullptr;
     return plan_here(spec, entered, call, &context, plan, variant);
   }
@@ -896,7 +977,7 @@ int tell(const Spec& spec, const DLTensor* const* tensors, const Int* parameters
   Call call;
   Plan plan;
   int variant = -1;
-  if (told == nullptr) return fail(kRefused, "choice is missing (got a null pointer)");
+  if (told == nullptr) return missing("choice");
   if (const int status = prepare(spec, tensors, parameters, &call)) return status;
   if (const int status = plan_for(spec, device, call, &plan, &variant)) return status;
   told_launches.clear();
@@ -908,7 +989,7 @@ int tell(const Spec& spec, const DLTensor* const* tensors, const Int* parameters
 }
 
 int tell_workspace(const Spec& spec, const Int* shape, int ndim, const Int* parameters, size_t* bytes) {
-  if (bytes == nullptr) return fail(kRefused, "bytes is missing (got a null pointer)");
+  if (bytes == nullptr) return missing("bytes");
   const void* nowhere[kMostArrays] = {};
   Dense dense;
   Call call;
@@ -924,11 +1005,13 @@ int tell_workspace(const Spec& spec, const Int* shape, int ndim, const Int* para
 int tell_results(const Spec& spec, const Int* shape, int ndim, Int (*results)[kMostAxes], int* ndims) {
   const void* nowhere[kMostArrays] = {};
   Dense dense;
+  if (results == nullptr) return missing("results");
+  if (ndims == nullptr) return missing("ndims");
   if (const int status = dense.make(spec, nowhere, shape, ndim)) return status;
   for (int place = spec.inputs; place < spec.arrays; ++place) {
     const View& one = dense.others[place - 1];
     ndims[place - spec.inputs] = one.ndim;
-    memcpy(results[place - spec.inputs], one.shape, sizeof one.shape);
+    for (int axis = 0; axis < one.ndim; ++axis) results[place - spec.inputs][axis] = one.shape[axis];
   }
   return kFine;
 }

@@ -20,7 +20,7 @@ import pytest
 import gen
 from gen.errors import GenError, SpecError
 from gen.export import trace
-from gen.export.folder import check_folder, check_name
+from gen.export.folder import check_folder, check_name, files_of
 from gen.export.program import (
     MOST_RANK,
     Problem,
@@ -71,7 +71,7 @@ def programs() -> dict[str, Program]:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory, programs: dict[str, Program]) -> ModuleType:
-    return built(tmp_path_factory.mktemp("exported"), "demo", tuple(programs.values()))
+    return built(tmp_path_factory.mktemp("exported"), "demo", tuple(programs.values()), lambda *_: b"code")
 
 
 def compared(library: ModuleType, program: Program, target: Target, count: int, seed: int) -> None:
@@ -209,6 +209,46 @@ def test_without_a_driver_the_library_says_so(library: ModuleType) -> None:
     assert refusal(library, SPECS[0], vector(library, 5), scalar).startswith("There is no CUDA driver on this machine")
 
 
+def test_calls_reach_the_driver_as_they_were_planned(library: ModuleType, tmp_path: Path) -> None:
+    driver = CHECKOUT / "tests" / "driver"
+    build: list[str | Path] = [
+        "g++",
+        "-shared",
+        "-fPIC",
+        "-std=c++17",
+        "-Wall",
+        "-o",
+        tmp_path / "libcuda.so.1",
+        driver / "counted.cpp",
+    ]
+    subprocess.run(build, check=True)
+    assert library.__file__ is not None
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", driver / "exported_calls.py", Path(library.__file__).parent.parent],
+        capture_output=True, text=True, check=False, env={"LD_LIBRARY_PATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_header_is_of_c99(library: ModuleType, tmp_path: Path) -> None:
+    assert library.__file__ is not None
+    include = Path(library.__file__).parents[2] / "include"
+    text = tmp_path / "program.c"
+    text.write_text('#include "demo.h"\nint main(void) { return demo_check(DEMO_VERSION); }\n')
+    strict = ("-std=c99", "-fsyntax-only", "-Wall", "-Wextra", "-pedantic", "-Werror")
+    done = subprocess.run(["gcc", *strict, f"-I{include}", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_fields_may_be_called_what_functions_call_their_parameters() -> None:
+    stream, lambda_ = gen.fields("stream lambda")
+    family, spec = family_and_spec(FAMILIES, gen.system({stream: stream + lambda_.laplace()}), output_home())
+    made = program_of(family, spec, TARGETS[:1], ())
+    files = files_of("demo", [made], None)
+    assert f"int {made.name}(const DLTensor* stream_array, const DLTensor* lambda," in files["include/demo.h"].decode()
+    compile(files["python/demo/__init__.py"], "demo", "exec")
+
+
 def test_the_module_needs_python_alone(library: ModuleType) -> None:
     assert library.__file__ is not None
     with pytest.raises(library.Error, match="must be given a function of this module"):
@@ -271,6 +311,9 @@ def test_a_folder_that_holds_something_and_a_name_that_c_does_not_take_are_refus
         check_folder(tmp_path)
     with pytest.raises(GenError, match="must begin with a letter"):
         check_name("2fast")
+    for word in ("lambda", "all"):
+        with pytest.raises(GenError, match="must be no word of Python's or CMake's own"):
+            check_name(word)
 
 
 def test_problems_are_drawn_by_a_seed() -> None:
