@@ -172,7 +172,7 @@ def matrix_transpose(x: Any, /, *, out: Any = None, stream: Any = None, device: 
 
 
 def correlate(input: Any, weights: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0,
-              origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None, stream: Any = None,
+              origin: int | Sequence[int] = 0, *, axes: int | Sequence[int] | None = None, stream: Any = None,
               device: Any = None) -> Any:  # fmt: skip
     """The correlation with weights, as `scipy.ndimage.correlate` has it: a weighted sum of neighbours for each cell.
 
@@ -187,14 +187,14 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: Modes = "refle
             of that of an axis, a pair names one for each end.
         cval: the value outside where the mode is `constant`.
         origin: shifts the weights, for all axes or for each.
-        axes: those along which the weights lie; None: all.
+        axes: that or those along which the weights lie; None: all.
         stream: as for `sum`.
         device: as for `sum`.
 
     Raises:
         GenError: an argument is not what the function takes. Nothing was launched.
     """
-    array = np.asarray(weights)
+    array = _weights(weights)
     if isinstance(output, type | str | np.dtype):
         given = read("input", input)
         if numpy_dtype(output) != given.dtype:
@@ -211,26 +211,26 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: Modes = "refle
         given = read("input", input)
         kernel = _correlation(
             given.dtype, len(given.shape), *content, _hashable("mode", mode), cval, _hashable("origin", origin),
-            _hashable("axes", axes), device,
+            _hashable("axes", axes), _hashable("device", device),
         )  # fmt: skip
         _keep(kernel, "correlate", input, *content, mode, cval, origin, axes, device, type(device))
     return kernel(input, out=output, stream=stream)
 
 
 def convolve(input: Any, weights: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0,
-             origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None, stream: Any = None,
+             origin: int | Sequence[int] = 0, *, axes: int | Sequence[int] | None = None, stream: Any = None,
              device: Any = None) -> Any:  # fmt: skip
     """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
-    array = np.asarray(weights)
-    turned = turned_origin(_ndim("input", input), array.shape, _hashable("origin", origin), axes)
+    array = _weights(weights)
+    turned = turned_origin(_ndim("input", input), array.shape, _hashable("origin", origin), _hashable("axes", axes))
     backwards = array[(slice(None, None, -1),) * array.ndim]
     return correlate(input, backwards, output, mode, cval, turned, axes=axes, stream=stream, device=device)
 
 
 def laplace(input: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0, *,
-            axes: Sequence[int] | None = None, stream: Any = None, device: Any = None) -> Any:  # fmt: skip
+            axes: int | Sequence[int] | None = None, stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
-    ndim = _ndim("input", input) if axes is None else len(axes)
+    ndim = len(_along(_hashable("axes", axes), _ndim("input", input)))
     weights = np.array(second_differences(ndim)).reshape((3,) * ndim)
     return correlate(input, weights, output, mode, cval, axes=axes, stream=stream, device=device)
 
@@ -248,7 +248,10 @@ def _reduced(op: str, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any, 
     if kernel is None:
         given = read("x", x)
         named = _hashable("axis", axis)
-        kernel = loaded(reduction_of(op, given.dtype, len(given.shape), named, keepdims, dtype, ddof), device)
+        if op in ("argmax", "argmin") and isinstance(named, tuple):
+            raise ShapeError("axis", f"must be one axis, or None for all of them together, for {op}", repr(axis))
+        spec = reduction_of(op, given.dtype, len(given.shape), named, keepdims, dtype, ddof)
+        kernel = loaded(spec, _hashable("device", device))
         _keep(kernel, op, x, axis, type(axis), keepdims, dtype, ddof, device, type(device))
     return kernel(x, out=out, stream=stream)
 
@@ -265,20 +268,20 @@ def _permuted(
         if isinstance(axes, list):
             return _permuted(order_of, x, tuple(axes), out, stream, device)
         given = read("x", x)
-        kernel = loaded(permutation(order_of(axes, len(given.shape)), given.dtype), device)
+        kernel = loaded(permutation(order_of(axes, len(given.shape)), given.dtype), _hashable("device", device))
         _keep(kernel, order_of, x, axes, device, type(device))
     return kernel(x, out=out, stream=stream)
 
 
-def _order(axes: Sequence[int], ndim: int) -> tuple[Any, ...]:
-    found = tuple(map(python_int, axes))
-    if len(found) != ndim:
-        raise ShapeError("axes", f"must name each of the {ndim} axes of x once", repr(axes))
+def _order(axes: Any, ndim: int) -> tuple[Any, ...]:
+    found = tuple(map(python_int, axes)) if isinstance(axes, tuple | range | np.ndarray) else ()
+    if len(found) != ndim or ndim == 0:
+        raise ShapeError("axes", f"must name each of the {ndim} axes of x once, and there must be one", repr(axes))
     return found
 
 
 def _reversed(_: None, ndim: int) -> tuple[int, ...]:
-    return tuple(range(ndim))[::-1]
+    return _order(tuple(range(ndim))[::-1], ndim)
 
 
 def _last_two(_: None, ndim: int) -> tuple[int, ...]:
@@ -302,7 +305,7 @@ def _keep(kernel: Kernel, function: Hashable, x: Any, *arguments: Any) -> None:
 def _warn(op: str, x: Any, axis: Any, ddof: int) -> None:
     """Warns as NumPy does where a statistic of so few elements is not defined: the result is NaN or infinite."""
     shape = x.shape if hasattr(x, "shape") else read("x", x).shape
-    if shape and axis != () and _least(shape) > ddof:
+    if shape and not (type(axis) is tuple and not axis) and _least(shape) > ddof:
         return
     axes = _axes(_hashable("axis", axis), len(shape))
     count = _product(shape if axes is None else [shape[one] for one in axes])
@@ -331,19 +334,26 @@ def _correlation(
     return loaded(spec, device)
 
 
-def turned_origin(ndim: int, extents: Sequence[int], origin: Any, axes: Sequence[int] | None) -> list[int]:
+def turned_origin(
+    ndim: int, extents: Sequence[int], origin: Any, axes: int | Sequence[int] | None
+) -> list[int]:  # fmt: skip
     """The origins of weights that are reversed, so that a correlation is a convolution."""
     along = _along(axes, ndim)
+    origins = _one_an_axis("origin", origin, len(along))
+    if not _all(type(python_int(shift)) is int for shift in origins):
+        raise ArgumentError("origin", "must be a whole number, or one for each axis", repr(origin))
     lengths = dict(zip(sorted(along), extents, strict=False))
     # The centre of an even number of weights lies on the other side once they are reversed.
-    return [
-        -shift - (lengths.get(axis, 1) % 2 == 0)
-        for axis, shift in zip(along, _one_an_axis("origin", origin, len(along)), strict=True)
-    ]
+    return [-shift - (lengths.get(axis, 1) % 2 == 0) for axis, shift in zip(along, origins, strict=True)]
 
 
 def second_differences(ndim: int) -> list[float]:
-    """Weights of the sum of second differences along so many axes, three along each, in row-major order."""
+    """Weights of the sum of second differences along so many axes, three along each, in row-major order.
+
+    Along none it is what SciPy makes of it: the array itself.
+    """
+    if ndim == 0:
+        return [1.0]
     weights, middle = [0.0] * 3**ndim, 3**ndim // 2
     weights[middle] = -2.0 * ndim
     for axis in range(ndim):
@@ -352,7 +362,7 @@ def second_differences(ndim: int) -> list[float]:
 
 
 def laid_out(
-    ndim: int, extents: Sequence[int], mode: Any, origin: Any, axes: Sequence[int] | None
+    ndim: int, extents: Sequence[int], mode: Any, origin: Any, axes: int | Sequence[int] | None
 ) -> tuple[tuple[int, ...], tuple[Any, ...], tuple[int, ...]]:
     """Shape, boundaries and origins of weights for all axes of an array, from those along some of them.
 
@@ -383,6 +393,8 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
     if axis is None:
         return None
     named = tuple(map(python_int, axis)) if isinstance(axis, tuple) else (python_int(axis),)
+    if named and ndim == 0:
+        raise ShapeError("axis", "must be None or () for an array without axes", repr(axis))
     if not _all(type(one) is int and -ndim <= one < ndim for one in named):
         raise ShapeError("axis", f"must be a whole number from {-ndim} to {ndim - 1}, or None for all axes", repr(axis))
     positive = sorted(one % ndim for one in named)
@@ -394,21 +406,36 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
     return tuple(one - ndim if from_end else one for one in positive)
 
 
+def _weights(weights: Any) -> Any:
+    try:
+        array = np.asarray(weights)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged, or on a GPU
+        next_step = "They stand in the text of the kernel: pass numbers on the host"
+        raise ArgumentError("weights", "must be an array of numbers", error, next_step=next_step) from error
+    if array.dtype.kind == "O":
+        raise ArgumentError("weights", "must be an array of numbers", repr(array.dtype))
+    return array
+
+
 def _ndim(name: str, x: Any) -> int:
     found = getattr(x, "ndim", None)
     return found if type(found) is int else len(read(name, x).shape)
 
 
-def _along(axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+def _along(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """The axes that are filtered. SciPy ignores their order where all are named."""
-    along = tuple(range(ndim)) if axes is None else tuple(axis + ndim if axis < 0 else axis for axis in axes)
-    if not _all(0 <= axis < ndim for axis in along) or len(set(along)) < len(along):
+    if axes is None:
+        return tuple(range(ndim))
+    named = [python_int(axis) for axis in (axes if isinstance(axes, tuple | list) else (axes,))]
+    along = tuple(axis + ndim if type(axis) is int and axis < 0 else axis for axis in named)
+    if not _all(type(axis) is int and 0 <= axis < ndim for axis in along) or len(set(along)) < len(along):
         raise ShapeError("axes", f"must name axes of an array of {ndim} once each", repr(axes))
     return along if len(along) < ndim else tuple(range(ndim))
 
 
-def _whole(name: str, number: float) -> int:
-    if number != int(number):
+def _whole(name: str, number: Any) -> int:
+    whole = isinstance(number, int | np.integer) or (isinstance(number, float | np.floating) and number % 1 == 0)
+    if not whole:  # nor is a number that is not finite
         raise ArgumentError(name, "must be a whole number", repr(number))
     return int(number)
 
@@ -551,7 +578,7 @@ class ArrayFunctions(ABC, Generic[A]):
         return self.permute_dims(x, _last_two(None, self.ndim(x)))
 
     def correlate(self, input: Any, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
-                  origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
+                  origin: int | Sequence[int] = 0, *, axes: int | Sequence[int] | None = None,
                   steps: int = 1) -> A:  # fmt: skip
         """The correlation with weights, as `scipy.ndimage.correlate` has it, which are constants and get no gradient.
 
@@ -563,7 +590,7 @@ class ArrayFunctions(ABC, Generic[A]):
                 `frozen`; in place of that of an axis, a pair names one for each end.
             cval: the value outside where the mode is `constant`.
             origin: shifts the weights, for all axes or for each.
-            axes: those along which the weights lie; None: all.
+            axes: that or those along which the weights lie; None: all.
             steps: how often the correlation is applied.
 
         Raises:
@@ -573,7 +600,7 @@ class ArrayFunctions(ABC, Generic[A]):
         return self._laid_out(input, flat, extents, mode, cval, origin, axes, steps)
 
     def convolve(self, input: Any, weights: Any, mode: Modes = "reflect", cval: float = 0.0,
-                 origin: int | Sequence[int] = 0, *, axes: Sequence[int] | None = None,
+                 origin: int | Sequence[int] = 0, *, axes: int | Sequence[int] | None = None,
                  steps: int = 1) -> A:  # fmt: skip
         """The convolution with weights, as `scipy.ndimage.convolve` has it; arguments and errors of `correlate`."""
         flat, extents = flat_weights(weights)
@@ -581,9 +608,9 @@ class ArrayFunctions(ABC, Generic[A]):
         return self._laid_out(input, flat[::-1], extents, mode, cval, turned, axes, steps)
 
     def laplace(self, input: Any, mode: Modes = "reflect", cval: float = 0.0, *,
-                axes: Sequence[int] | None = None) -> A:  # fmt: skip
+                axes: int | Sequence[int] | None = None) -> A:  # fmt: skip
         """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
-        ndim = self.ndim(input) if axes is None else len(axes)
+        ndim = len(_along(axes, self.ndim(input)))
         return self._laid_out(input, second_differences(ndim), [3] * ndim, mode, cval, 0, axes, 1)
 
     def along(self, op: str, x: Any, axis: Any, keepdims: bool, dtype: Any = None, ddof: int = 0) -> A:
@@ -597,7 +624,7 @@ class ArrayFunctions(ABC, Generic[A]):
         return self.expanded(result, axes) if keepdims else result
 
     def _laid_out(self, x: Any, flat: list[float], extents: list[int], mode: Any, cval: float, origin: Any,
-                  axes: Sequence[int] | None, steps: int) -> A:  # fmt: skip
+                  axes: int | Sequence[int] | None, steps: int) -> A:  # fmt: skip
         shape, modes, origins = laid_out(self.ndim(x), extents, mode, origin, axes)
         return self.correlated(x, flat, shape, modes, float(cval), origins, steps)
 

@@ -109,7 +109,7 @@ def test_a_second_call_looks_its_kernel_up_and_calls_it(name: str, monkeypatch: 
     finally:
         sys.setprofile(None)
         functions._correlation.cache_clear()
-    known = {"<lambda>", name, "_reduced", "_permuted", "_warn", "_whole", "kernel"}
+    known = {"<lambda>", name, "_reduced", "_permuted", "_warn", "_weights", "_whole", "kernel"}
     assert called[-1] == "kernel"
     assert set(called) <= known
     assert len(called) == len(set(called))
@@ -158,6 +158,17 @@ def test_correlations_give_what_scipy_gives(
     np.testing.assert_array_equal(gen.laplace(cells, device="cpu"), scipy.ndimage.laplace(cells))
 
 
+@pytest.mark.parametrize("axes", [None, 0, -1, np.int64(1), (1, 0), ()])
+def test_filters_lie_along_the_axes_that_scipy_takes(axes: Any) -> None:
+    array = np.random.default_rng(2).random((5, 6))
+    np.testing.assert_allclose(
+        gen.laplace(array, axes=axes, device="cpu"), scipy.ndimage.laplace(array, axes=axes), atol=1e-12
+    )
+    if np.ndim(axes or ()) == 0 and axes is not None:
+        found = gen.convolve(array, [1, 2, 4, 8], axes=axes, origin=1, device="cpu")
+        np.testing.assert_allclose(found, scipy.ndimage.convolve(array, [1.0, 2, 4, 8], axes=(axes,), origin=1))
+
+
 def test_correlations_have_a_boundary_for_each_end() -> None:
     cells = np.random.default_rng(0).integers(-8, 8, (5, 40)).astype(np.float64)
     weights = np.arange(1.0, 10.0).reshape(3, 3)
@@ -193,6 +204,7 @@ def test_results_go_where_out_says() -> None:
     ("name", "array", "arguments"),
     [
         ("mean", np.zeros((0, 3)), {"axis": 0}),
+        ("mean", np.zeros((0, 3)), {"axis": np.int64(0)}),
         ("mean", np.zeros(0), {}),
         ("var", np.zeros((3, 1)), {"axis": 1, "correction": 1}),
         ("std", np.zeros(2), {"correction": 3}),
@@ -213,15 +225,38 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("sum", (np.zeros(3),), {"axis": [[0]]}, "axis must be one value for all axes, or a tuple"),
     ("sum", ([1.0],), {}, "x must be a NumPy array"),
     ("var", (np.zeros(3),), {"correction": 0.5}, "correction must be a whole number"),
+    *(
+        ("var", (np.zeros(3),), {"correction": odd}, "correction must be a whole number")
+        for odd in (np.inf, np.nan, None)
+    ),
+    ("sum", (np.zeros(()),), {"axis": 0}, r"axis must be None or \(\) for an array without axes"),
+    ("argmax", (np.zeros((2, 3)),), {"axis": (0, 1)}, "axis must be one axis, or None for all of them together"),
     ("vector_norm", (np.zeros(3),), {"ord": 1}, "ord must be 2"),
+    *(("permute_dims", (np.zeros(3), odd), {}, "axes must name each of the 1 axes") for odd in (None, 0, {0})),
+    ("transpose", (np.zeros(()),), {}, "axes must name each of the 0 axes of x once, and there must be one"),
     ("permute_dims", (np.zeros((2, 3)), (0,)), {}, "axes must name each of the 2 axes of x once"),
     ("matrix_transpose", (np.zeros(3),), {}, "x must have two axes or more"),
     ("correlate", (np.zeros((2, 2)), np.ones(2)), {}, "weights must have 2 axes"),
-    ("correlate", (np.zeros(2), np.ones(2)), {"axes": (1,)}, "axes must name axes of an array of 1 once each"),
+    *(
+        ("correlate", (np.zeros(2), np.ones(2)), {"axes": odd}, "axes must name axes of an array of 1 once each")
+        for odd in (1, (1,), "x", (0.5,))
+    ),
+    ("correlate", (np.zeros(2), [[1], [1, 2]]), {}, "weights must be an array of numbers"),
+    ("correlate", (np.zeros(2), np.ones(2, object)), {}, "weights must be an array of numbers"),
+    ("convolve", (np.zeros(2), np.ones(2)), {"origin": None}, "origin must be a whole number"),
     ("correlate", (np.zeros(2), np.ones(2)), {"mode": ("wrap", "wrap")}, "mode must be one for all axes, or 1"),
     ("correlate", (np.zeros(2), np.ones(2), np.int32), {}, "output must be an array, or the dtype of input, float64"),
     ("correlate", (np.zeros(2), np.ones(2)), {"mode": "periodic"}, "boundary must be one of"),
-    ("sum", (np.zeros(3),), {"device": "tpu"}, "device must be the number of a GPU, .cpu., or a GPU that was opened"),
+    *(
+        (
+            name,
+            (np.zeros(2), *more),
+            {"device": odd},
+            "device must be the number of a GPU, .cpu., or a GPU that was opened",
+        )
+        for name, more in (("sum", ()), ("permute_dims", ((0,),)), ("correlate", (np.ones(2),)))
+        for odd in ("tpu", [0])
+    ),
 ]
 
 
