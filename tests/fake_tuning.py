@@ -12,10 +12,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from gen.errors import CompileError, RunError
 from gen.families.base import Limits, Variant
@@ -25,6 +24,9 @@ from gen.toolchain.compiled import Compiled, Resources
 from gen.tune.attempts import why_unable
 from gen.tune.device import Entrant, Rounds
 from gen.tune.search import Space, exhaustive
+
+if TYPE_CHECKING:
+    import pytest  # not otherwise: processes that drive a fake device import this module, each for itself
 
 SAMPLES = 3
 

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from multiprocessing.util import Finalize
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Lock, Thread, Timer
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -452,6 +453,20 @@ def _compile(tools: Tools, name: str, text: str, arch: str) -> Compiled:
         return farm.submit(name, text, arch).result()
 
 
+_left: SimpleQueue[Callable[[], None]] = SimpleQueue()  # what ends the processes of drivers that nobody holds
+
+
+@cache
+def _watch_what_is_left() -> None:
+    """Starts the thread that ends them: a collector of garbage must not, which may hold a lock that a start takes."""
+
+    def end() -> None:
+        while True:
+            _left.get()()
+
+    Thread(target=end, name="ends what is left", daemon=True).start()
+
+
 class _Driver:
     """Drives a GPU of this worker in a process of its own; an actor of Dask's. Nobody else has the GPU meanwhile.
 
@@ -460,6 +475,7 @@ class _Driver:
     """
 
     def __init__(self, tools: Tools, number: int) -> None:
+        _watch_what_is_left()
         self._kept = ExitStack()
         _let_it_have_processes(self._kept.close)
         self._sessions: dict[int, asyncio.Future[IsolatedSession]] = {}
@@ -517,7 +533,7 @@ class _Driver:
         await asyncio.to_thread(self._kept.close)
 
     def __del__(self) -> None:
-        Thread(target=self._kept.close).start()  # not here: the event loop would wait
+        _left.put(self._kept.close)  # nothing that waits: any thread collects garbage, whatever locks it holds
 
     def _session(self, number: int) -> asyncio.Future[IsolatedSession]:
         if number not in self._sessions:

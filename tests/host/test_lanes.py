@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,7 @@ def few(space: Space) -> Search:
 
 
 OPTIONS = Options(few)
+LONG_SECONDS = 300.0  # in which all happens that is waited for
 Start = Callable[..., Lanes]
 
 
@@ -75,6 +77,11 @@ def told(done: Run) -> Any:
     ]  # fmt: skip
 
 
+def opened_by(what_it_did: Path) -> int:
+    """How many problems a GPU has opened."""
+    return what_it_did.read_text().count("open") if what_it_did.exists() else 0
+
+
 def winners(home: Path) -> list[tuple[object, ...]]:
     return sorted((one.spec, one.shape, one.variant, str(one.evidence["trials"])) for one in read_winners(home))
 
@@ -94,7 +101,7 @@ def test_several_gpus_come_to_what_one_comes_to(start: Start, tmp_path: Path) ->
     assert [outcome.problem for outcome in done.outcomes] == [*PROBLEMS]
     assert (done.gpus, done.left_out) == (2, ())
     assert winners(tmp_path / "home") == winners(tmp_path / "alone")
-    opened = [(tmp_path / f"home-{number}").read_text().count("open") for number in range(2)]
+    opened = [opened_by(tmp_path / f"home-{number}") for number in range(2)]
     assert sum(opened) == len(PROBLEMS)  # each is tuned by one GPU, whole
     assert all(opened)
     locked.lock(tmp_path / "home", FAMILIES)
@@ -107,9 +114,10 @@ def test_gpus_share_a_problem_where_there_are_fewer_problems(start: Start, tmp_p
     done = lanes.run(PROBLEMS[:2], options=OPTIONS)
     assert (len(lanes.lanes), lanes.width, done.gpus) == (2, 3, 3)
     assert told(done) == alone(tmp_path / "alone", PROBLEMS[:2])
-    opened = [(tmp_path / f"home-{number}").read_text().count("open") for number in range(3)]
-    assert opened[0] == opened[2]  # the first and the last are one lane
-    assert all(opened)
+    end = time.monotonic() + LONG_SECONDS
+    while [opened_by(tmp_path / f"home-{number}") for number in range(3)] != [1, 1, 1]:  # the third may come late
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_gpu_that_is_lost_costs_a_new_start(start: Start, caplog: pytest.LogCaptureFixture) -> None:
@@ -145,8 +153,12 @@ def test_a_lane_whose_process_dies_begins_anew(start: Start, tmp_path: Path) -> 
     assert winners(tmp_path / "home") == winners(tmp_path / "alone")
 
 
-def test_ctrl_c_keeps_what_was_tried_and_the_best_so_far(start: Start, tmp_path: Path) -> None:
-    pressed = threading.Event()
+def test_ctrl_c_keeps_what_was_tried_and_the_best_so_far(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the variants hang, so that no lane comes to an end before the signal does."""
+    pressed, late = threading.Event(), dict.fromkeys(some_names()[12:], "hang")
+    monkeypatch.setattr("gen.tune.lanes.STOP_SECONDS", LONG_SECONDS)
 
     def tick(_problem: Problem, done: int, _every: int) -> None:
         if done == 10 and not pressed.is_set():
@@ -154,7 +166,7 @@ def test_ctrl_c_keeps_what_was_tried_and_the_best_so_far(start: Start, tmp_path:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted) as raised:
-        start(2).run(PROBLEMS, options=OPTIONS, tick=tick)
+        start(2, of_0=late, of_1=late).run(PROBLEMS, options=OPTIONS, tick=tick)
     assert raised.value.outcome.winner is not None
     assert raised.value.outcome.finals is None
     assert 1 <= len(read_winners(tmp_path / "home")) <= 2
