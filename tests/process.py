@@ -44,7 +44,7 @@ def say(words: dict[str, str]) -> None:
 
 def main(address: str, rank: int, size: int, where: Any) -> None:
     """Says the digest of what all compute; then computes until one of them dies, and says the error."""
-    processes = gen.join(address, rank=rank, size=size)
+    processes = gen.join(address, rank=rank, size=size, seconds=300)
     kernel = gen.load(Stencil.catalogue[0], devices=[where], processes=processes, steps_per_exchange=2)
     array = kernel.scatter(cells())
     say({"digest": sha256(kernel(array, steps=STEPS).gather().tobytes()).hexdigest()})

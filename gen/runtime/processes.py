@@ -409,7 +409,10 @@ def _connected(address: tuple[str, int], limit: float) -> socket.socket:
     """A connection to where somebody listens, now or soon."""
     while True:
         try:
-            return socket.create_connection(address, max(limit - time.monotonic(), 0.1))
+            link = socket.create_connection(address, max(limit - time.monotonic(), 0.1))
+            if link.getsockname() != link.getpeername():
+                return link
+            link.close()  # where nobody listens, the system may have given its own end this very port
         except OSError as error:
             if time.monotonic() > limit:
                 where = ":".join(map(str, address))

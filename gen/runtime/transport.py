@@ -200,15 +200,16 @@ def transport_of(processes: Processes, device: Peer) -> Transport:
 def _made(processes: Processes, device: Peer) -> Transport:
     """By NCCL where all have it, and a GPU each. Raises ProcessError if their versions differ."""
     gpu = find_gpu(device.index) if device.index >= 0 else None
-    own = {"nccl": None if gpu is None else _nccl_version(), "gpu": "" if gpu is None else gpu.uuid}
+    may_share = os.environ.get(SHARE_A_GPU) == "1"
+    own = {"nccl": None if gpu is None else _nccl_version(), "gpu": "" if gpu is None else gpu.uuid, "share": may_share}
     said = [json.loads(one) for one in processes.all_say(json.dumps(own))]
     versions, gpus = [one["nccl"] for one in said], [one["gpu"] for one in said]
     if None not in versions and len(set(versions)) > 1:
         raise ProcessError("All processes", "must have the same version of NCCL", ", ".join(versions))
     if None in versions:
         why = "not all of them have a GPU, and NCCL: pip install 'gen-cuda[cluster]'"
-    elif len(set(gpus)) < len(gpus) and os.environ.get(SHARE_A_GPU) != "1":
-        why = f"several share a GPU, and {SHARE_A_GPU} is not 1"
+    elif len(set(gpus)) < len(gpus) and not all(one["share"] for one in said):
+        why = f"several share a GPU, and {SHARE_A_GPU} is not 1 in all of them"
     else:
         return NcclTransport(processes, device)
     if device.index >= 0:
