@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from gen.families.stencil.split import (
     Cuts,
     Part,
     Piece,
-    Reaching,
     Share,
     extents_of_box,
     most_steps,
@@ -46,8 +45,11 @@ from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count, 
 from gen.runtime.sharded_points import Points, ShardedTraces
 from gen.runtime.signature import Signature
 
-STEPS_OF_PHASES = (16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
+STEPS_OF_PHASES = (32, 16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
 RIM_PART = 32  # a rank computes at most this part of its own cells once more at its rims: by bench/shards-h200.json
+# What a phase takes beside its steps, and the operations of a device on elements of one byte: those that choose well of
+# what bench/devices-h100.json has measured.
+PHASE_US, OPERATIONS_PER_US = 20.0, 2e7
 MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
 GRAPH_FROM = 4  # phases of a call from which on it is replayed as a graph, if it is repeated
 GRAPH_BYTES = (
@@ -514,8 +516,10 @@ class ShardedKernel(Scattering):
 
 
 @lru_cache(256)
-def steps_that_pay(spec: Reaching, cuts: Cuts, most: int | None, steps: int) -> int:
+def steps_that_pay(spec: StencilSpec | SystemSpec, cuts: Cuts, most: int | None, steps: int) -> int:
     """Steps of a phase where nobody says how many: the more, the fewer exchanges, and the more is computed twice.
+
+    Gives those that take the least time of both, as estimated.
 
     Args:
         spec: what is computed.
@@ -523,17 +527,20 @@ def steps_that_pay(spec: Reaching, cuts: Cuts, most: int | None, steps: int) -> 
         most: what is possible; None: any number.
         steps: of the call.
     """
+    found, least = 1, inf
     for tried in STEPS_OF_PHASES:
         if tried > min(steps, most or tried):
             continue
+        shares = shares_of(spec, cuts, tried)
+        own = [prod(extents_of_box(share.own)) for share in shares]
         twice = [
-            RIM_PART * (sum(prod(extents_of_box(part.cells)) for part in _parts(share)) - own) <= own
-            for share in shares_of(spec, cuts, tried)
-            for own in (prod(extents_of_box(share.own)),)
+            sum(prod(extents_of_box(part.cells)) for part in _parts(share)) - its
+            for share, its in zip(shares, own, strict=True)
         ]
-        if all(twice):
-            return tried
-    return 1
+        if all(RIM_PART * again <= its for again, its in zip(twice, own, strict=True)):
+            us = PHASE_US / tried + max(twice) * spec.operations * spec.dtype.size / OPERATIONS_PER_US
+            found, least = (tried, us) if us < least else (found, least)
+    return found
 
 
 def _parts(share: Share) -> tuple[Part, ...]:

@@ -21,7 +21,7 @@ from gen.families.system.march import March, MarchConfig
 from gen.families.system.naive import Naive, NaiveConfig
 from gen.families.system.oracle import expected, expected_at
 from gen.families.system.spec import DTYPES, SystemSpec, system
-from gen.families.system.terms import fields, scalars, walk
+from gen.families.system.terms import fields, scalars
 from gen.families.system.text import reach_of
 from gen.paths import templates_root
 
@@ -140,7 +140,7 @@ class System(DenseFamily[SystemSpec]):
         """As much of it as NumPy computes in about a second, so that tuning need not wait for it."""
         steps = min(extents.get(STEPS, 1), 4)
         counts = {name: extents[name] for name in spec.counts}
-        cells = _FOR_NUMPY // (_work_of(spec) * max(steps, 1))
+        cells = _FOR_NUMPY // (spec.operations * max(steps, 1))
         most = max(int(cells ** (1 / spec.ndim)), 16)
         if steps == extents.get(STEPS, 1) and prod(extents[axis] for axis in spec.axes) <= cells:
             return extents
@@ -177,9 +177,3 @@ _SHAPES: Mapping[int, tuple[tuple[int, ...], ...]] = {
         (1, 9, 65), (2, 17, 31), (9, 8, 32), (5, 33, 7), (8, 7, 130),
     ),
 }  # fmt: skip
-
-
-def _work_of(spec: SystemSpec) -> int:
-    """What NumPy computes of a cell: terms of all sums, and operators."""
-    operators = sum(1 for _, term in spec.updates for _ in walk(term))
-    return operators + sum(len(one.taps) for one in spec.sums)

@@ -229,6 +229,12 @@ class SystemSpec(GridSpec):
         """The fields that a kernel computes: the first of each history."""
         return tuple(history[0] for history in self.histories)
 
+    @cached_property
+    def operations(self) -> int:
+        """Terms of all sums, and operators, of a cell in a time step."""
+        operators = sum(1 for _, term in self.updates for _ in walk(term))
+        return operators + sum(len(one.taps) for one in self.sums)
+
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The fields before, then those that change after; all have one shape, and follow without gaps.
