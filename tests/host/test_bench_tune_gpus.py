@@ -17,11 +17,12 @@ from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
 
 @pytest.mark.parametrize("slower", [0.0, 0.01])
 def test_a_time_that_others_disturb_shows(slower: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_gpus, "TURNS", 4)
     first, other = FakeTuningDevice(noise=0.002), FakeTuningDevice()
     rounds, turns = FakeSession.rounds, iter(range(2 * tune_gpus.TURNS))
 
     def disturbed(session: FakeSession, entrants: Sequence[Entrant], count: int) -> Rounds:
-        is_busy, before, end = next(turns) % 4 in (1, 2), len(other.attempts), time.monotonic() + 10
+        is_busy, before, end = next(turns) % 4 in (1, 2), len(other.attempts), time.monotonic() + 300
         while is_busy and len(other.attempts) == before:
             assert time.monotonic() < end, "nobody disturbs it"
         factor = 1 + slower * is_busy
