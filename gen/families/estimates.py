@@ -112,7 +112,8 @@ def _resident_blocks(demand: Demand, limits: Limits) -> int:
     """Blocks that a multiprocessor holds at once."""
     threads = -(-demand.threads_per_block // WARP) * WARP
     by_registers = limits.registers_per_multiprocessor // (threads * demand.registers)
-    by_shared = limits.shared_bytes_per_multiprocessor // (demand.shared_bytes + limits.reserved_shared_bytes_per_block)
+    taken = demand.shared_bytes + limits.reserved_shared_bytes_per_block  # drivers take none before sm_80
+    by_shared = limits.shared_bytes_per_multiprocessor // max(taken, 1)
     return max(
         min(limits.threads_per_multiprocessor // threads, limits.blocks_per_multiprocessor, by_registers, by_shared), 1
     )

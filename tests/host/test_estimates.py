@@ -139,6 +139,15 @@ def test_the_winner_of_another_spec_gives_way_sooner_than_an_own_one() -> None:
     assert not chosen("transpose_10_b32").endswith(narrow)
 
 
+@pytest.mark.parametrize("arch", ["sm_70", "sm_75", "sm_80", "sm_90", "sm_120"])
+def test_untuned_every_family_has_a_choice_on_every_architecture(arch: str) -> None:
+    """Drivers take no shared memory for a block before sm_80, and many kernels take none either."""
+    for family in FAMILIES:
+        for shape_class in family.shape_classes(spec := family.catalogue[0]):
+            chooser = Chooser(family, spec, (), arch, Limits.of(arch))
+            assert chooser.choose(family.representative(spec, shape_class)).variant.spec == spec
+
+
 def test_warps_of_short_rows_go_both_ways() -> None:
     family, spec = find_family(FAMILIES, "stencil"), gen.stencil([[1.0] * 9, *[[0.0] * 4 + [1.0] + [0.0] * 4] * 8])
     name = family.name_of(spec)
