@@ -66,6 +66,7 @@ ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'
 ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_n2_r2_s2_t3"
 ON_SPACE_32_BITS = ON_SPACE.replace("naive_x32_y8_u2", "naive_x32_y8_u2_i32")
 ON_STACKED = ON_SPACE.replace("naive_x32_y8_u2", "stacked_tpb128_u4")
+ON_DEEP_RING = ON_LEVELS.replace("march_w4_u4_n2_r2_s2_t3", "march_w4_u2_n1_r2_s6_t2")
 ON_FROZEN_STACKED = ON_LEVELS.replace("march_w4_u4_n2_r2_s2_t3", "stacked_tpb128_u2")
 ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_n2_r2_s3")
 ON_WIDE_MARCH = ON_MARCH.replace("w4_u2", "w4_x2_u2")
@@ -420,6 +421,10 @@ MUTANTS = (
         "lane > 0 && by <= written_cells", "true", WRONG,
     ),
     # fused steps of march
+    Mutant(
+        "march: planes that never come are left as they are", ON_DEEP_RING, MARCH, "read_planes * kPlane",
+        "kRing * kPlane", UNINITIALISED, at="planes that never come",
+    ),
     Mutant(
         "march: a level computes with what is being written", ON_LEVELS, MARCH, "(turn + 1) % 2", "turn % 2",
         (RACE, UNINITIALISED),

@@ -113,10 +113,16 @@ def edge_problems(
 def edge_cases_of(spec: StencilSpec, tiles: Tiles, planes: int = 1, fused: int = 1) -> Iterator[Extents]:
     """Problems of which the last tiles have 1, 2, all but 1 and all of their columns, and others of their rows.
 
-    Where a block computes several planes, the last has one of them; where launches fuse steps, some have fewer.
+    Where a block computes several planes, the last has one of them; where launches fuse steps, some have fewer, and one
+    problem has a single plane.
     """
     high = tiles.tile_rows
     rows = (2 * high, high + 1, high + 2, 2 * high - 1)
-    last = (_PLANES[0], planes + 1 if 1 < planes < _MAX_PLANES else _PLANES[1], *_PLANES[2:])
+    last = (
+        _PLANES[0],
+        planes + 1 if 1 < planes < _MAX_PLANES else _PLANES[1],
+        _PLANES[2],
+        1 if fused > 1 else _PLANES[3],
+    )
     steps = (fused, fused, fused - 1, fused + 1) if fused > 1 else _ONCE
     return edge_problems(spec, edge_extents(tiles.tile_cols), rows, steps, last)
