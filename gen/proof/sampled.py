@@ -41,7 +41,7 @@ from gen.proof.storage import Share, Storage, levels_of
 EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end
 MULTIPROCESSORS = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do
 FEWER = 2**14 + 1  # where all is aligned: strips of a stencil that cost more at the rim are not cut to nothing there
-FEW_MULTIPROCESSORS = 2  # where the elements are few, and all blocks run
+FEW_MULTIPROCESSORS = 4  # where the elements are few, and all blocks run
 SHARING_MULTIPROCESSORS = 2**14 - 1  # where all blocks share few results: each block has a tile at least
 MOST_OF_SHARING_THREAD = 2**13  # elements: of the threads of the grid, or of one block of each cluster
 MOST_SHARED_BYTES = 1 << 24  # of partial results
@@ -289,7 +289,10 @@ class _Sample:
         offset = 0 if self._private else begins(self._case.offset, place) * size
         span = size + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
         if operand.role == "in":
-            memory = read_only(operand.dtype, self._case.content, self._seed(operand), offset + span)
+            # Places and counts are 1: none is left out because a number of elements is below 0.
+            are_places = self._family.holds_places(self._spec, operand)
+            content = Content.NANS if are_places else self._case.content
+            memory = read_only(operand.dtype, content, self._seed(operand), offset + span)
         else:
             memory = Range(offset + span)
             if operand.role == "out":

@@ -111,7 +111,8 @@ def test_large_cases_go_beyond_2_32_along_every_axis_and_in_all(family: Family[A
     cases = list(sampled_cases(family, spec))
     axes = {axis for operand in spec.operands for axis in operand.axes if isinstance(axis, str)}
     square = {axis for axis in axes for operand in spec.operands if operand.axes.count(axis) > 1}
-    for axis in axes - square:
+    of_results = {axis for operand in spec.operands if operand.role == "out" for axis in operand.axes}
+    for axis in (axes & of_results or axes) - square:  # few results, of many elements each, are none of these cases
         assert any(case.extents[axis] > EDGES[-1] for case in cases)
     for case in cases:
         shapes = [layout.shape for layout in family.layouts(spec, case.extents).values()]

@@ -34,7 +34,12 @@ MUTANTS = (
     Mutant("merge: the least is merged from the greatest", ON_SEVERAL, UNITS, '"least": "min"', '"least": "max"',
            WRONG),
 )  # fmt: skip
-LARGE: tuple[Mutant, ...] = ()
+LARGE = (
+    Mutant("merge: results of units in 31 bits", ON_SUM, UNITS, "unit * n + result", "int(unit) * int(n) + result",
+           WRONG),
+    Mutant("merge: results of units in 32 bits", ON_PLACE, UNITS, "const long long i =", "const unsigned i =",
+           UNTOUCHED),
+)  # fmt: skip
 UNCHANGED = (
     Unchanged("merge: units are loaded one by one", ON_SUM, UNITS, "kUnroll = 8;", "kUnroll = 1;",
               "how many are loaded at once changes the time alone"),

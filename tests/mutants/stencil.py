@@ -57,6 +57,7 @@ ON_BLUR = f"stencil_{_BLUR.label}__temporal_v1_r8_n1_t4"
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
 ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_tpb128")
 ON_PERSISTENT = ON_STENCIL.replace("naive_x32_y8_u2", "persistent_c4_y2_w12_t4")
+ON_FEW_TILES = ON_STENCIL.replace("naive_x32_y8_u2", "persistent_c8_y8_w8_t4")
 ON_TORUS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['persistent'].label}__persistent_c4_y2_w12_t4"
 ON_PERSISTENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "persistent_c4_y4_w8_t2")
 ON_PERSISTENT_LAYER = ON_LAYER.replace("tiled_x32_y4_u4", "persistent_c4_y4_w8_t4")
@@ -784,6 +785,22 @@ MUTANTS = (
 
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE = (
+    Mutant(
+        "persistent: rows of the input in 31 bits", ON_FEW_TILES, PERSISTENT, "in + tile.row * in_pitch + col",
+        "in + tile.row * int(in_pitch) + col", OVERFLOW,
+    ),
+    Mutant(
+        "persistent: rows of the output in 32 bits", ON_FEW_TILES, PERSISTENT, "out + tile.row * out_pitch + tile.col",
+        "out + unsigned(tile.row * out_pitch + tile.col)", (OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "march: planes of fused steps in 31 bits", ON_LEVELS, MARCH, "const long long out_plane = rows * out_pitch",
+        "const int out_plane = int(rows) * int(out_pitch)", OVERFLOW,
+    ),
+    Mutant(
+        "march: places of fused steps in 32 bits", ON_LEVELS, MARCH, "long long places[kFetches]",
+        "unsigned places[kFetches]", (WRONG, OUTSIDE_READ),
+    ),
     Mutant(
         "stencil: index of the input in 31 bits", ON_STENCIL, STENCIL, '"row * in_pitch + col + x - kLeft"',
         '"int(row) * int(in_pitch) + int(col) + x - kLeft"', OVERFLOW,

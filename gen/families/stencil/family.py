@@ -174,6 +174,7 @@ class Stencil(DenseFamily[StencilSpec]):
     representative = staticmethod(shapes.representative)
     sizes_for_numpy = staticmethod(shapes.sizes_for_numpy)
     cases = staticmethod(shapes.cases)
+    far_cases = staticmethod(shapes.far_cases)
 
     def from_label(self, label: str) -> StencilSpec | None:
         """The samples, and the specs of the literature's kernels."""

@@ -19,6 +19,9 @@ _PROVABLE_TERMS = 10_000_000  # weights times cells times steps: NumPy takes a f
 _ONCE = (1, 2, 1, 1)  # steps for variants whose launches compute one
 _PLANES = (3, 1, 2, 4)  # of edge cases
 _MAX_PLANES = 80  # of an edge case: more take the CPU run long
+_FAR = 2**33  # cells from the first row of a plane to the last
+_FAR_SHAPES = {2: (68, 256), 3: (3, 15, 136)}  # a few tiles of most algorithms
+_FAR_STEPS = 5
 
 
 def extents_of(spec: StencilSpec, shape: Sequence[int], steps: int, *, gap: int = 0) -> Extents:
@@ -81,6 +84,14 @@ def _cases_of_planes(spec: StencilSpec) -> Iterator[Extents]:
         yield extents_of(spec, shape, (1, 2, 5, 3, 1, 0, 4)[place % 7])
     yield {"planes": 5, "rows": 11, "cols": 37, "in_pitch": 40, "out_pitch": 41, STEPS: 2}
     yield {"planes": 6, "rows": 9, "cols": 132, "in_pitch": 136, "out_pitch": 140, STEPS: 3}
+
+
+def far_cases(spec: StencilSpec) -> Iterator[Extents]:
+    """Rows that lie far apart, the last beyond cell 2^33, of whole vectors and of none; steps that launches fuse."""
+    if shape := _FAR_SHAPES.get(len(spec.axes)):
+        gap = _FAR // (shape[-2] - 1) // 16 * 16
+        for more in (16, 17):
+            yield extents_of(spec, shape, _FAR_STEPS, gap=gap + more)
 
 
 def edge_extents(cells: int, first: int = 0) -> tuple[int, ...]:
