@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from gen.dtypes import DTYPES
 from gen.families import FAMILIES
@@ -27,12 +26,11 @@ from gen.families.transpose import MoveSpec, TransposeSpec
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
 from tests.host.reductions import H100
-from tests.host.test_reduction_cover import few
+from tests.part_of_cases import DEEP, few
 from tests.stencils import ENDS_SPECS, FUSED_SPECS, IMAGE_SPECS, LINE_SPECS, SPACE_SPECS, SPECS
 
-DEEP = settings.get_current_profile_name() == "deep"
 GROUP = 20  # as many as are built in one translation unit
-FEW = 6  # variants of an algorithm where they are not all
+FEW = 3  # variants of an algorithm where they are not all
 TRIES = 200  # drawn for a pair before it counts as one that no spec and config have together
 ORDERS = ((1, 0), (0, 2, 1), (2, 0, 1), (2, 1, 0), (0, 3, 1, 2), (2, 0, 3, 1))
 BITS = tuple(dtype for dtype in DTYPES.values() if dtype.kind == "bits")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import chain, product
@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from gen.families import FAMILIES
 from gen.families.base import Family, Launch, Limits, Spec, Variant
@@ -21,6 +22,7 @@ from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove, unsupported_extents
 from gen.tune.select import of_family
+from tests.part_of_cases import DEEP, few
 
 TRANSPOSES, STENCILS = (
     [variant(family, spec, name, config) for name, spec, config in family.proof_cover()]
@@ -96,16 +98,19 @@ def test_what_has_several_blocks_of_large_problems_has_them_in_a_case(family: Fa
     assert all(have_several.values()), have_several
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        pytest.param(TRANSPOSES[::11], id="some transposes"),
-        pytest.param(TRANSPOSES, id="transposes", marks=pytest.mark.exhaustive),
-        pytest.param(STENCILS, id="stencils", marks=pytest.mark.exhaustive),
-    ],
-)
+def groups(name: str, cover: list[Variant]) -> Iterator[ParameterSet]:
+    """Variants from all over a cover, as many as are built together; all groups but the first are exhaustive."""
+    count = -(-len(cover) // GROUP)
+    for place in range(count):
+        yield pytest.param(
+            cover[place::count],
+            id=f"{name} {place}",
+            marks=[pytest.mark.exhaustive] if place or name == "stencils" else [],
+        )
+
+
+@pytest.mark.parametrize("made", [*groups("transposes", TRANSPOSES), *groups("stencils", STENCILS)])
 def test_a_cover_equals_numpy(host_runner: HostRunner, made: list[Variant]) -> None:
-    for start in range(0, len(made), GROUP):
-        for proof in prove(host_runner, made[start : start + GROUP]):
-            assert proof.failure is None, str(proof.failure)
-            assert proof.cases > 0, proof.untried
+    for proof in prove(host_runner, made, None if DEEP else few):
+        assert proof.failure is None, str(proof.failure)
+        assert proof.cases > 0, proof.untried

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
 from gen.dtypes import F32, F64
 from gen.families.base import Variant
 from gen.families.names import find_variant, variant
-from gen.proof.cases import MULTIPROCESSOR_COUNTS, Case, Content, edge_cases, has_elements
 from gen.proof.failures import WRONG
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
@@ -19,6 +17,7 @@ from gen.tune.select import of_family
 from tests.host.reductions import FAMILY, H100, NAMES, NUMBERS
 from tests.host.test_mutants import changed
 from tests.mutants.change import Mutant
+from tests.part_of_cases import few
 
 COVER = [variant(FAMILY, spec, name, config) for name, spec, config in FAMILY.proof_cover()]
 ALGORITHMS = {made.algorithm.name for made in COVER}
@@ -49,24 +48,6 @@ def test_features_of_specs_meet_each_other_and_every_algorithm() -> None:
 def test_gen_prove_reduction_proves_them_all() -> None:
     proven = {made.name for made in of_family(FAMILY, True, H100)}
     assert proven.issuperset(made.name for made in COVER)
-
-
-def few(made: Variant) -> tuple[Case, ...]:
-    """Every content once, on sizes of the family in turns; a third of its edge cases."""
-    edges, start = tuple(edge_cases(made)), crc32(made.name.encode())
-    taken = [
-        extents
-        for extents in made.family.cases(made.spec)
-        if has_elements(made.family, made.spec, extents)
-        and made.algorithm.unsupported_extents(made.spec, made.config, extents, H100) is None
-    ] or [case.extents for case in edges]
-    return (
-        *(
-            Case(taken[(start + place) % len(taken)], content, place, place % 4, MULTIPROCESSOR_COUNTS[place % 4])
-            for place, content in enumerate(Content)
-        ),
-        *edges[start % 3 :: 3],
-    )
 
 
 @pytest.mark.parametrize(

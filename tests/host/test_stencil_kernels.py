@@ -20,10 +20,11 @@ from gen.families.stencil.algorithms.common import reach_of, window_lines
 from gen.families.stencil.algorithms.temporal import most_registers, registers
 from gen.families.stencil.builder import star, stencil
 from gen.families.stencil.spec import BOUNDARIES, DTYPES
-from gen.proof.cases import Case, Content, edge_cases
+from gen.proof.cases import Case, Content
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, prove, unsupported_extents
 from gen.proof.sampled import sampled_cases
+from tests.part_of_cases import every_edge, some_edges
 from tests.stencils import (
     ENDS_SPECS,
     FAMILY,
@@ -67,11 +68,6 @@ NARROW, DIFFER = narrow(), ends_differ()
 UNSHRUNK = tuple(phase for phase in Phase if phase is not Phase.shrink)
 
 
-def edges(made: Variant) -> tuple[Case, ...]:
-    """Its edge cases."""
-    return tuple(edge_cases(made))
-
-
 @pytest.fixture(scope="module")
 def kernels(host_runner: HostRunner) -> dict[Variant, Any]:
     return dict(load(host_runner, VARIANTS, host_runner.limits))
@@ -96,9 +92,9 @@ def space(host_runner: HostRunner) -> dict[Variant, Any]:
     ],
 )
 def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: tuple[Variant, ...]) -> None:
-    for proof in prove(host_runner, made, edges):
+    for proof in prove(host_runner, made, some_edges):
         assert proof.failure is None, str(proof.failure)
-        assert proof.cases == len(edges(proof.variant)) > 0  # it takes them all
+        assert proof.cases == len(some_edges(proof.variant)) > 0  # it takes them all
 
 
 @pytest.mark.parametrize(
@@ -113,7 +109,7 @@ def test_cells_of_bf16_and_integers_equal_numpy(host_runner: HostRunner, made: l
         # Integers from all over the range, and from its ends: sums saturate.
         return tuple(
             replace(case, content=content)
-            for case, content in zip(edges(one), cycle((Content.RANDOM, Content.EXTREME)), strict=False)
+            for case, content in zip(some_edges(one), cycle((Content.RANDOM, Content.EXTREME)), strict=False)
         )
 
     for proof in prove(host_runner, made, tried):
@@ -129,7 +125,7 @@ def test_cells_of_bf16_and_integers_equal_numpy(host_runner: HostRunner, made: l
     ],
 )
 def test_axes_whose_ends_differ_equal_numpy(host_runner: HostRunner, made: list[Variant]) -> None:
-    for proof in prove(host_runner, made, edges):
+    for proof in prove(host_runner, made, some_edges):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases > 0
 
@@ -151,7 +147,7 @@ def test_ends_that_differ_are_refused_by_kernels_that_have_one_boundary_an_axis(
     ],
 )
 def test_batches_of_images_equal_numpy(host_runner: HostRunner, made: tuple[Variant, ...]) -> None:
-    for proof in prove(host_runner, made, edges):
+    for proof in prove(host_runner, made, some_edges):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases > 0
 
@@ -220,7 +216,7 @@ def test_whole_vectors_of_fewer_rows_than_a_warp_computes(
 @settings(max_examples=max(settings().max_examples // 50, 1), phases=UNSHRUNK)
 @given(made=not_simplest(several(variants(), 6)), each=st.lists(cases(), min_size=3, max_size=3))
 def test_any_spec_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:
-    for proof in prove(host_runner, made, lambda one: (*edges(one), *each), shrink=True):
+    for proof in prove(host_runner, made, lambda one: (*every_edge(one), *each), shrink=True):
         assert proof.failure is None, f"{proof.failure}\nof {proof.variant.spec.to_json()}"
 
 
@@ -283,7 +279,7 @@ def test_lines_equal_numpy(lines: dict[Variant, Any], host_runner: HostRunner, c
     each=st.lists(line_cases(), min_size=3, max_size=3),
 )
 def test_any_line_equals_numpy(host_runner: HostRunner, made: list[Variant], each: list[Case]) -> None:
-    for proof in prove(host_runner, made, lambda one: (*edges(one), *each), shrink=True):
+    for proof in prove(host_runner, made, lambda one: (*every_edge(one), *each), shrink=True):
         assert proof.failure is None, f"{proof.failure}\nof {proof.variant.spec.to_json()}"
 
 
