@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from html import escape
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -20,7 +20,7 @@ import numpy as np
 
 from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
-from gen.families.config import Config, word_of
+from gen.families.config import Config, pairwise, word_of
 from gen.families.estimates import Demand
 from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared
 
@@ -312,6 +312,12 @@ class Named:
     more: Mapping[str, int] = field(default_factory=dict)
     over: str | None = ""
     published: float | None = None
+
+
+@cache
+def searched_cover(algorithm: Algorithm[Any, C]) -> tuple[C, ...]:
+    """Configs that hold every pair of values of all that tuning may try for some spec."""
+    return pairwise([config for config in algorithm.config.space() if config.unsearched() is None])
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from heapq import heapify, heappop, heapreplace
 from itertools import combinations, product
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -247,11 +248,20 @@ def pairwise(configs: Sequence[C]) -> tuple[C, ...]:
 
     Greedy: each step takes the first config with the most pairs still missing.
     """
-    held = [pairs(config) for config in configs]
-    missing = set().union(*held)
+    bits: dict[Pair, int] = {}
+    held = [sum(1 << bits.setdefault(pair, len(bits)) for pair in pairs(config)) for config in configs]
+    missing = (1 << len(bits)) - 1
+    # How many pairs a config would add never grows: one whose count still holds is ahead of all that stand behind it.
+    queue = [(-each.bit_count(), place) for place, each in enumerate(held)]
+    heapify(queue)
     chosen: list[int] = []
     while missing:
-        best = max(range(len(configs)), key=lambda place: (len(held[place] & missing), -place))
-        missing -= held[best]
-        chosen.append(best)
+        count, place = queue[0]
+        now = (held[place] & missing).bit_count()
+        if now == -count:
+            heappop(queue)
+            missing &= ~held[place]
+            chosen.append(place)
+        else:
+            heapreplace(queue, (-now, place))
     return tuple(configs[place] for place in sorted(chosen))

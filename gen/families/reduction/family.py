@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from gen.arch import Limits
 from gen.dtypes import DTYPES
-from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Work
-from gen.families.config import Config, pairwise
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Work, searched_cover
+from gen.families.config import Config
 from gen.families.reduction import heuristics, shapes
 from gen.families.reduction.algorithms.columns import Columns, Stream
 from gen.families.reduction.algorithms.flat import FlatColumns, FlatRows
@@ -135,7 +135,7 @@ class Reduction(Family[ReductionSpec]):
         """Every operator with every dtype, both with every algorithm; axes, keepdims, ddof and configs in turns."""
         dtypes = [dtype for dtype in DTYPES.values() if dtype.kind != "bits"]
         layouts = {name: cycle(product(axes, (False, True))) for name, axes in _AXES.items()}
-        covers = {name: pairwise(_searched(self.algorithms[name])) for name in _AXES}
+        covers = {name: searched_cover(self.algorithms[name]) for name in _AXES}
         configs = {name: cycle(cover) for name, cover in covers.items()}
         # Those that not every algorithm computes come last: all algorithms have had their turn with each dtype by then.
         names = sorted((*OPERATORS, *SEVERAL), key=lambda op: op in OPERATORS and OPERATORS[op].indexed)
@@ -168,8 +168,3 @@ class Reduction(Family[ReductionSpec]):
     ) -> tuple[tuple[str, Config], ...]:
         """The stated default, and what is faster for some problems of the class."""
         return heuristics.heuristic_configs(spec, shapes.ShapeClass(shape_class))
-
-
-def _searched(algorithm: Algorithm[ReductionSpec, Any]) -> list[Config]:
-    """The configs that tuning may try for some spec."""
-    return [config for config in algorithm.config.space() if config.unsearched() is None]

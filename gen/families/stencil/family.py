@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from gen.arch import Limits
 from gen.dtypes import F64, U8, DType
-from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Named
-from gen.families.config import Config, pairwise
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Named, searched_cover
+from gen.families.config import Config
 from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
 from gen.families.stencil.algorithms.march import March
@@ -223,7 +223,7 @@ class Stencil(DenseFamily[StencilSpec]):
         And terms in another order than the weights' with all algorithms that add them so.
         """
         for first, (name, algorithm) in enumerate(self.algorithms.items()):
-            configs = pairwise([config for config in algorithm.config.space() if config.unsearched() is None])
+            configs = searched_cover(algorithm)
             for place, dtype in enumerate(DTYPES):
                 found = (
                     (spec, config)

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from gen.arch import Limits
 from gen.dtypes import B8, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8
-from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Operand, Work
-from gen.families.config import Config, pairwise
+from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Operand, Work, searched_cover
+from gen.families.config import Config
 from gen.families.expr import traced_alone
 from gen.families.extents import (
     DenseFamily,
@@ -194,7 +194,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         Axes, elements and configs in turns.
         """
         for first, algorithm in enumerate(self.algorithms.values()):
-            configs = pairwise([config for config in algorithm.config.space() if config.unsearched() is None])
+            configs = searched_cover(algorithm)
             for place, values in enumerate(_VALUES):
                 axes = _ORDERS[(first + place) % len(_ORDERS)]
                 strided = (first + place) // 4 % 2 == 1  # of axes in every order
