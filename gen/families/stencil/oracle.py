@@ -9,7 +9,7 @@ result, whatever the variant, the compiler's options and the device.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -25,14 +25,37 @@ OUTSIDE = -1
 def expected(spec: StencilSpec, cells: Array, steps: int) -> Expected:
     """The cells after so many steps."""
     everywhere = np.ix_(*(np.arange(extent) for extent in cells.shape))
+    around = np.ix_(
+        *(
+            np.arange(-low, extent + high)
+            for low, high, extent in zip(spec.before, spec.after, cells.shape, strict=True)
+        )
+    )
     for _ in range(steps):
-        cells = _stepped(spec, cells, everywhere)
+        grown = cells_at(cells, around, spec.boundaries, spec.cval).astype(spec.accumulator.numpy)
+        cells = _stepped(spec, cells, everywhere, partial(_moved, grown, spec.before, cells.shape))
     return Expected(cells.copy())
+
+
+def _moved(grown: Array, before: Sequence[int], shape: Sequence[int], *offset: int) -> Array:
+    """The cells at an offset from all of an array, of the array grown on every side, by `before` in front."""
+    return grown[
+        tuple(slice(low + move, low + move + extent) for low, move, extent in zip(before, offset, shape, strict=True))
+    ]
 
 
 def expected_at(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Expected:
     """Single cells after one step: an array of places along each axis says which."""
-    return Expected(_stepped(spec, cells, index))
+    dtype = spec.accumulator.numpy
+
+    @cache
+    def along(axis: int, move: int) -> Array:
+        return places_inside(index[axis] + move, cells.shape[axis], spec.boundaries[axis])
+
+    def near(*offset: int) -> Array:
+        return _taken(cells, [along(axis, move) for axis, move in enumerate(offset)], spec.cval).astype(dtype)
+
+    return Expected(_stepped(spec, cells, index, near))
 
 
 def places_inside(place: Array, extent: int, boundary: Outside) -> Array:
@@ -90,16 +113,25 @@ def _across(place: int, extent: int, boundary: Boundary) -> int:
 
 def cells_at(cells: Array, index: tuple[Array, ...], boundaries: Sequence[Outside], cval: float) -> Array:
     """The cells at places that may lie outside; the places along each axis are broadcast against each other."""
-    shape = np.broadcast_shapes(*(place.shape for place in index))
     at = [
         places_inside(place, extent, boundary)
         for place, extent, boundary in zip(index, cells.shape, boundaries, strict=True)
     ]
-    beyond = np.zeros(shape, bool)
-    for places in at:
-        beyond |= places == OUTSIDE
-    near = cells[tuple(np.where(places == OUTSIDE, 0, places) for places in at)] if cells.size else cval
-    return np.where(beyond, cval, near)
+    return _taken(cells, at, cval)
+
+
+def _taken(cells: Array, at: Sequence[Array], cval: float) -> Array:
+    """The cells at places along each axis; cval where one of them is OUTSIDE."""
+    beyond = [places == OUTSIDE for places in at]
+    if cells.size and not any(one.any() for one in beyond):
+        return np.asarray(cells[tuple(at)])
+    outside = np.zeros(np.broadcast_shapes(*(places.shape for places in at)), bool)
+    for one in beyond:
+        outside |= one
+    inside = (
+        cells[tuple(np.where(one, 0, places) for one, places in zip(beyond, at, strict=True))] if cells.size else cval
+    )
+    return np.where(outside, cval, inside)
 
 
 def frozen_at(
@@ -148,15 +180,13 @@ def _reassociated(terms: Terms, near: Callable[[int, int], Array], zero: Array) 
     return total
 
 
-def _stepped(spec: StencilSpec, cells: Array, index: tuple[Array, ...]) -> Array:
-    """The cells at some places after one step; the places along each axis are broadcast against each other."""
+def _stepped(spec: StencilSpec, cells: Array, index: tuple[Array, ...], near: Callable[..., Array]) -> Array:
+    """The cells at some places after one step; the places along each axis are broadcast against each other.
+
+    `near` gives the cells at an offset from all of them, in the accumulator's type.
+    """
     shape = np.broadcast_shapes(*(place.shape for place in index))
     zero: Array = np.zeros(shape, spec.accumulator.numpy)
-
-    def near(*offset: int) -> Array:
-        at = tuple(place + move for place, move in zip(index, offset, strict=True))
-        return cells_at(cells, at, spec.boundaries, spec.cval).astype(zero.dtype)
-
     if spec.reassociate:
         total = _reassociated(spec.terms, partial(near, *(0,) * (len(spec.axes) - 2)), zero)
     else:
