@@ -98,7 +98,10 @@ class Expr:
         if self.operator is None:
             return sizes[self.name] if self.name else self.number
         left, right = self.operands
-        return APPLIED[self.operator](left.at(sizes), right.at(sizes))
+        # Numbers and names are most operands: a call for each of them would take half of the time.
+        one = left.at(sizes) if left.operator else sizes[left.name] if left.name else left.number
+        other = right.at(sizes) if right.operator else sizes[right.name] if right.name else right.number
+        return APPLIED[self.operator](one, other)
 
     def fixed(self) -> int | None:
         """The value where it is the same for all sizes; None where it names one."""
@@ -184,19 +187,24 @@ def size(name: str) -> Expr:
 
 def constant(value: Operand) -> Expr:
     """A number known when the kernel is written."""
-    return value if isinstance(value, Expr) else Expr(number=value)
+    return value if isinstance(value, Expr) else _number(value)
+
+
+@lru_cache(maxsize=1024)
+def _number(value: int) -> Expr:
+    return Expr(number=value)
 
 
 def _join(operator: Operator, left: Expr, right: Operand) -> Expr:
-    operands = (left, constant(right))
-    if operator in ("*", "/") and operands[1] == ONE:
-        return left
-    if operator == "*" and left == ONE:
-        return operands[1]
-    joined = Expr(operator=operator, operands=operands)
-    if any(operand.name or operand.operator for operand in operands):
-        return joined
-    return Expr(number=joined.at({}))  # what is known now is computed now
+    other = right if isinstance(right, Expr) else _number(right)
+    if other.operator is None and not other.name:
+        if other.number == 1 and operator in ("*", "/"):
+            return left
+        if left.operator is None and not left.name:  # what is known now is computed now
+            return _number(APPLIED[operator](left.number, other.number))
+    elif operator == "*" and left.number == 1:  # which a size or an operation is not
+        return other
+    return Expr(operator=operator, operands=(left, other))
 
 
 def _bare(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, SupportsIndex
 
 from gen.dtypes import BOOL, DTYPES, F32, DType, find_dtype, python_int, read_dtype
@@ -89,7 +90,7 @@ class ReductionSpec(ShownSpec):
         """The dtype of the result; of several statistics, that of the first."""
         return self.dtype_of_result or self.operators[0].result(self.dtype)
 
-    @property
+    @cached_property
     def operators(self) -> tuple[Operator, ...]:
         """The statistics."""
         return tuple(OPERATORS[name] for name in self.op)
@@ -99,7 +100,7 @@ class ReductionSpec(ShownSpec):
         """Whether the result is a place."""
         return self.operators[0].indexed  # beside which stands no other statistic than what is there
 
-    @property
+    @cached_property
     def results(self) -> tuple[tuple[str, Operator, DType], ...]:
         """Each output: its name, what it holds, its dtype."""
         if len(self.op) == 1:

@@ -6,7 +6,7 @@ What an operator is in C++ stands in `reduction/_operators.cu.jinja`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from gen.dtypes import BF16, BOOL, F16, F64, U32, U64, DType
 from gen.families.reduction.operators import Operator, real_type, value_type
@@ -136,7 +136,7 @@ class State:
         """Whether a state is an integer, and two of them their sum: there is an instruction for those of a warp."""
         return self.light and self.parts[0].name in _ADDED and self.parts[0].type in (U32.cuda, U64.cuda)
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """The size of a state, as C++ lays it out."""
         end, alignment = 0, 1

@@ -108,6 +108,14 @@ class StencilSpec(GridSpec):
         object.__setattr__(self, "cval", self._rounded_cval())
         object.__setattr__(self, "reassociate", self._saves_operations())
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once, for there may be thousands of weights; of numbers alone, whose hash other processes share."""
+        return hash((self.shape, self.weights))
+
     def _saves_operations(self) -> bool:
         """Whether terms are to be reassociated, and fewer operations are left."""
         given: object = self.reassociate
@@ -171,11 +179,8 @@ class StencilSpec(GridSpec):
     @cached_property
     def taps(self) -> tuple[tuple[tuple[int, ...], float], ...]:
         """Offset and weight of every neighbour that is read, in row-major order."""
-        offsets = (
-            tuple(place - before for place, before in zip(index, self.before, strict=True))
-            for index in product(*(range(extent) for extent in self.shape))
-        )
-        return tuple((offset, weight) for offset, weight in zip(offsets, self.weights, strict=True) if weight != 0)
+        along = (range(-before, after + 1) for before, after in zip(self.before, self.after, strict=True))
+        return tuple((offset, weight) for offset, weight in zip(product(*along), self.weights, strict=True) if weight)
 
     @cached_property
     def terms(self) -> Terms:

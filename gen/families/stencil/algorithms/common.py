@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache, reduce
 from math import prod
 from operator import mul
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from typing_extensions import override
 
@@ -329,10 +329,11 @@ def single_steps(
     """The plan whose launches compute a time step each, with a block for each tile, of each image where these are."""
     in_array = where in (Coefficients.READ_ONLY, Coefficients.GLOBAL)
     counts = (tiles.across,) if len(spec.axes) > 1 else ()
+    grid = blocks_of_images(spec, tiles.count) if by_images else (tiles.count, ONE, ONE)
 
     def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
         return Launch(
-            grid=blocks_of_images(spec, tiles.count) if by_images else (tiles.count, ONE, ONE),
+            grid=grid,
             block=block,
             arguments=(
                 source,
@@ -389,17 +390,8 @@ def stepping(
         short: launches of fewer.
         rest: makes the last launch, of the time steps that are left; its last argument says how many.
     """
-    steps = size(STEPS)
-    launches = steps.ceil_div(fused).called("launches") if fused > 1 else steps
-    odd = launches % 2
-    left, shorts = steps, ZERO
-    if short is not None:
-        missing = launches * fused - steps
-        shorts = (missing // (fused - short.steps)).at_most(steps // short.steps).called("short_launches")
-        left = (steps - shorts * short.steps).called("other_steps")
-    full = (left // fused).called("full_launches") if fused > 1 else steps
-    last = left % fused
-    again = size("out_pitch")
+    counts = _counts(fused, 0 if short is None else short.steps)
+    full, shorts, last, again = counts.full, counts.shorts, counts.last, size("out_pitch")
 
     def turns(made: Sweep, times: Expr, first: Expr) -> list[Launch]:
         """So many launches; where `first` is 1, one of them is the first of all."""
@@ -409,7 +401,7 @@ def stepping(
             replace(made("in", "out", again), times=times - first, swap=(("in", "out"),)),
         ]
 
-    some = full.at_most(1)
+    odd, some = counts.launches % 2, full.at_most(1)
     planned = turns(sweep, full, some)
     if short is not None:
         planned += turns(short.sweep, shorts, shorts.at_most(1) * (ONE - some))
@@ -417,11 +409,34 @@ def stepping(
         some = (full + shorts).at_most(1)
         pitch = size("in_pitch") * (ONE - some) + again * some
         planned.append(replace(rest("in", "out", pitch, last), times=last.at_most(1)))
-    planned.append(replace(_copy(spec), times=ONE - steps.at_most(1)))
-    needed = launches.at_least(1).at_most(2) - 1
-    return Plan(tuple(planned), (Scratch(SPARE, _bytes(spec) * needed),))
+    needed = counts.launches.at_least(1).at_most(2) - 1
+    return Plan((*planned, _copy(spec)), (Scratch(SPARE, _bytes(spec) * needed),))
 
 
+class _Counts(NamedTuple):
+    """Launches in all, of `fused` steps and of fewer, and the time steps that are left for the last one."""
+
+    launches: Expr
+    full: Expr
+    shorts: Expr
+    last: Expr
+
+
+@lru_cache(maxsize=64)
+def _counts(fused: int, short: int) -> _Counts:
+    """Those of a call whose launches compute so many time steps; `short` is 0 where none of fewer are planned."""
+    steps = size(STEPS)
+    launches = steps.ceil_div(fused).called("launches") if fused > 1 else steps
+    left, shorts = steps, ZERO
+    if short:
+        missing = launches * fused - steps
+        shorts = (missing // (fused - short)).at_most(steps // short).called("short_launches")
+        left = (steps - shorts * short).called("other_steps")
+    full = (left // fused).called("full_launches") if fused > 1 else steps
+    return _Counts(launches, full, shorts, left % fused)
+
+
+@lru_cache(maxsize=64)
 def _bytes(spec: StencilSpec) -> Expr:
     """Bytes of an array that lies as the output does."""
     return _product([*spec.axes[:-1], "out_pitch" if len(spec.axes) > 1 else "cols"]) * spec.dtype.size
@@ -433,13 +448,15 @@ def _product(names: Sequence[str]) -> Expr:
     return reduce(mul, others, first)
 
 
+@lru_cache(maxsize=64)
 def _copy(spec: StencilSpec) -> Launch:
-    """The launch of a call of no time step."""
+    """The launch of a call of no time step, and of no other."""
     return Launch(
         grid=(_product(spec.axes).ceil_div(COPY_THREADS), ONE, ONE),
         block=(COPY_THREADS, 1, 1),
         arguments=("in", "out", *numbers(spec, size("in_pitch"))),
         entry="_copy",
+        times=ONE - size(STEPS).at_most(1),
     )
 
 
