@@ -14,8 +14,9 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.estimates import SECTOR_BYTES, Demand, estimated_us
 from gen.families.extents import extents_of
-from gen.families.names import find_family, find_variant, heuristic_variants
+from gen.families.names import find_family, find_variant, heuristic_variants, search_space
 from gen.families.reduction import ReductionSpec
+from gen.families.reduction.algorithms.rows import RowsConfig
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
 from gen.runtime.dispatch import LESS_THAN_TUNED, Chooser
@@ -110,6 +111,27 @@ def test_untuned_nothing_often_fast_is_estimated_to_take_much_less(spec: Reducti
     least = min(estimate(one, sizes) for one in able)
     assert chosen.variant in able
     assert estimate(chosen.variant, sizes) <= least / FAMILY.first_stays(FAMILY.shape_class(spec, sizes)) * 1.001
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "shape"),
+    [
+        ("mean_var", "float16", (579_333, 131)), ("max", "uint8", (586_240, 173)), ("mean", "uint8", (2_240_064, 140)),
+        ("var", "int16", (963_461, 512)), ("sum", "float32", (300_000, 256)), ("sum", "float32", (20, 300)),
+    ],
+)  # fmt: skip
+def test_rows_of_any_length_have_a_candidate_that_shares_them_among_few_enough_threads(
+    op: str, dtype: str, shape: tuple[int, int]
+) -> None:
+    spec = gen.reduction(op, dtype, axis=1)
+    sizes = dict(extents_of(FAMILY, spec, shape))
+    chosen = Chooser(FAMILY, spec, (), "Some GPU", H100).choose(sizes)
+    rows = FAMILY.algorithms["rows"]
+    configs = (one for one in search_space(rows, spec) if isinstance(one, RowsConfig))
+    coalesced = (one for one in configs if one.group * one.vec_bytes >= 2 * SECTOR_BYTES)
+    able = (one for one in coalesced if rows.unsupported_extents(spec, one, sizes, H100) is None)
+    least = min(estimate(Variant(FAMILY, spec, rows, one), sizes) for one in able)
+    assert estimate(chosen.variant, sizes) <= 1.25 * least
 
 
 def test_a_winner_stays_until_another_is_estimated_to_take_much_less() -> None:

@@ -156,6 +156,8 @@ def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
         return (
             _rows(256, 32, 8, single), _rows(128, 32, 4, 16, load=CS), _rows(128, 128, 4, 16, load=CS),
             _rows(512, 32, 8, 8, load=CS), _rows(256, 256, 8, single), _rows(128, 128, 8, 8, load=CS),
+            # Of very many rows a part of a warp each, so that fewer threads combine states. By counts, not timed.
+            _rows(128, 16, 4, 16, load=CS), _rows(128, 8, 4, 16, load=CS), _rows(128, 4, 8, 16, load=CS),
         )  # fmt: skip
     return (
         _flags(256, 8, 16, 1), _rows(256, 256, 8, 16, load=CS), _rows(512, 512, 8, single, load=CS),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from typing_extensions import override
 
@@ -279,6 +280,12 @@ class Queued(StencilAlgorithm[QueuedConfig]):
     def bytes_in_flight(self, spec: StencilSpec, config: QueuedConfig) -> int:
         """The row that comes next."""
         return spec.dtype.size
+
+
+def written_terms(spec: StencilSpec) -> int:
+    """Terms of a cell that `naive` writes out: all of them, or of very many a plane's, zeros too, in a loop."""
+    taps = len(spec.taps)
+    return taps if taps <= _MAX_UNROLLED_TERMS else prod(spec.shape[-2:])
 
 
 def _tests_inner(spec: StencilSpec, config: NaiveConfig) -> bool:
