@@ -190,8 +190,10 @@ def _torch(name: str, tensor: Any) -> Given:
     if not tensor.is_cuda and str(tensor.device) != "cpu":
         raise ArgumentError(name, "must be a NumPy array or lie on a GPU", f"a torch tensor on {tensor.device}")
     torch: Any = sys.modules["torch"]
-    if tensor.layout is not torch.strided:
-        raise ArgumentError(name, "must be dense", tensor.layout)
+    if tensor.layout is not torch.strided or getattr(tensor, "is_nested", False):
+        raise ArgumentError(
+            name, "must be dense", "a nested tensor" if tensor.layout is torch.strided else tensor.layout
+        )
     if tensor.requires_grad and torch.is_grad_enabled():
         next_step = "Pass tensor.detach(), or call the function of gen.torch, which has gradients"
         raise ArgumentError(name, "must not require gradients here, where none are computed", next_step=next_step)
@@ -240,7 +242,10 @@ def _by_dlpack(name: str, array: Any, stream: int | None = LEGACY_STREAM) -> Giv
         raise ArgumentError(f"{name}.__dlpack__", "cannot be read", reason) from error
     (kind, number), writable = found.device, not found.read_only
     if kind in (dlpack.CPU, dlpack.CUDA_HOST):
-        return _on_host(found.address, found.shape, found.strides, found.dtype, writable, array, found.capsule)
+        try:
+            return _on_host(found.address, found.shape, found.strides, found.dtype, writable, array, found.capsule)
+        except ValueError as error:  # no memory, or more than there can be
+            raise ArgumentError(f"{name}.__dlpack__", "must describe memory of the host", error) from error
     if kind not in (dlpack.CUDA, dlpack.CUDA_MANAGED):
         raise ArgumentError(name, "must be a NumPy array or lie on a GPU of NVIDIA", f"DLPack's device {found.device}")
     return Given(

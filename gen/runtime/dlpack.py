@@ -94,7 +94,11 @@ def describe(array: Any, stream: int | None) -> Described:
     else:
         tensor, read_only = _Managed.from_address(python.PyCapsule_GetPointer(id(capsule), _PLAIN)).tensor, False
     dtype = _dtype(tensor.code, tensor.bits, tensor.lanes)
+    if tensor.ndim < 0 or (tensor.ndim and not tensor.shape):
+        raise ValueError(f"{tensor.ndim} axes, and {'a' if tensor.shape else 'no'} shape")
     shape = tuple(tensor.shape[: tensor.ndim])
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"negative extents {shape}")
     if tensor.strides:
         strides = tuple(dtype.itemsize * step for step in tensor.strides[: tensor.ndim])
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,41 @@ def test_arrays_of_others_on_the_host_are_taken_by_the_cpu_run() -> None:
     out = InLibrary(np.zeros((3, 4), np.float32), CPU)
     assert gen.load(TRANSPOSE, device="cpu")(arange(4, 3), out=out) is out
     np.testing.assert_array_equal(out.array, array.array.T)
+
+
+class Offered:
+    """An array whose capsule says something else than what is so."""
+
+    def __init__(self, change: Callable[[Any], object]) -> None:
+        self.array, self.change = arange(3, 4), change
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU
+
+    def __dlpack__(self, **_: object) -> Any:
+        made = self.array
+        capsule = dlpack.offer(made, made.ctypes.data, made.shape, made.dtype, CPU, versioned=True)
+        pointer = dlpack._python().PyCapsule_GetPointer(id(capsule), b"dltensor_versioned")
+        self.change(dlpack._ManagedVersioned.from_address(pointer))
+        return capsule
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda made: setattr(made, "major", 2), "DLPack 2.0, where 1 is known"),
+        (lambda made: setattr(made.tensor, "shape", None), "2 axes, and no shape"),
+        (lambda made: setattr(made.tensor, "ndim", -1), "-1 axes"),
+        (lambda made: made.tensor.shape.__setitem__(0, -3), "negative extents"),
+        (lambda made: made.tensor.shape.__setitem__(0, 1 << 62), "must describe memory of the host"),
+        (lambda made: setattr(made.tensor, "data", None), "must describe memory of the host"),
+        (lambda made: setattr(made.tensor, "lanes", 4), "4 lanes"),
+    ],
+)
+def test_capsules_that_cannot_be_are_refused(change: Callable[[Any], object], says: str) -> None:
+    with pytest.raises(ArgumentError, match=f"x.__dlpack__ .*{says}"):
+        read("x", Offered(change))
+    assert read("x", Offered(lambda _: None)).host is not None
 
 
 @st.composite
