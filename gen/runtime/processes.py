@@ -31,6 +31,7 @@ _SILENT_S, _PROBES = 2, 3  # after so many seconds without a word a machine is a
 _HEAD = struct.Struct("!cQ")  # the kind of a message, and its bytes
 _CONTENT, _WORD, _LOST, _END = b"c", b"w", b"l", b"e"
 _ADDRESS_BYTES = 256
+_LAST_PORT = 65535
 _EVERYWHERE = "Nothing was computed: make the same call in all of them"
 
 
@@ -289,7 +290,7 @@ def join(
 
 def _at(address: str, rank: int | None, size: int | None) -> Meeting:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or int(port[:6]) > _LAST_PORT:
         raise ArgumentError("group", "must be HOST:PORT, where the first process listens", repr(address))
     right = type(rank) is int and type(size) is int and 0 <= rank < size
     if not right or rank is None or size is None:

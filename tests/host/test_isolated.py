@@ -74,7 +74,7 @@ def test_it_says_what_the_device_is_and_does_what_it_is_asked(start: Start, tmp_
     ("misdeed", "status", "reason"),
     [
         ("crash", "launch_failed", "died of it"),
-        ("hang", "timeout", "did not end within 1 s"),
+        ("hang", "timeout", "did not end within 3 s"),
         ("lose", "launch_failed", "lose"),
         ("wrong", "wrong_result", "wrong"),
     ],
@@ -82,7 +82,7 @@ def test_it_says_what_the_device_is_and_does_what_it_is_asked(start: Start, tmp_
 def test_a_bad_variant_costs_one_trial_and_one_restart(
     start: Start, tmp_path: Path, misdeed: str, status: str, reason: str
 ) -> None:
-    device = start(watchdog=1.0 if misdeed == "hang" else 30.0, second=misdeed)
+    device = start(watchdog=3.0 if misdeed == "hang" else 30.0, second=misdeed)
     session = device.open(PROBLEM, BASE)
     trials = [future.result() for future in [session.submit(one, 100.0) for one in ENTRANTS]]
     assert [trial.status for trial in trials] == ["ok", "ok", status, "ok", "ok", "ok"]
@@ -96,7 +96,7 @@ def test_a_bad_variant_costs_one_trial_and_one_restart(
     ("misdeed", "status"), [("crash", "launch_failed"), ("hang", "timeout"), ("wrong", "wrong_result")]
 )
 def test_a_bad_finalist_is_named(start: Start, misdeed: str, status: str) -> None:
-    device = start(watchdog=1.0 if misdeed == "hang" else 30.0, final_second=misdeed)
+    device = start(watchdog=3.0 if misdeed == "hang" else 30.0, final_second=misdeed)
     session = device.open(PROBLEM, BASE)
     (fault,) = session.rounds([FIRST, SECOND, THIRD], 4).faults
     assert (fault.variant, fault.status) == (SECOND.variant, status)
@@ -106,7 +106,7 @@ def test_a_bad_finalist_is_named(start: Start, misdeed: str, status: str) -> Non
 def test_what_somebody_else_ends_is_tried_once_more(start: Start, tmp_path: Path) -> None:
     device = start(second="killed once")
     session = device.open(PROBLEM, BASE)
-    trials = [future.result(60) for future in [session.submit(one, 100.0) for one in ENTRANTS]]
+    trials = [future.result(300) for future in [session.submit(one, 100.0) for one in ENTRANTS]]
     assert [trial.status for trial in trials] == ["ok"] * 6
     assert notes(tmp_path) == ["start", f"open {BASE.name}", "killed", "start", f"open {BASE.name}"]
 
@@ -114,7 +114,7 @@ def test_what_somebody_else_ends_is_tried_once_more(start: Start, tmp_path: Path
 def test_what_somebody_else_ends_again_is_no_fault_of_the_variant(start: Start) -> None:
     device = start(second="killed", final_third="killed")
     session = device.open(PROBLEM, BASE)
-    trials = [future.result(60) for future in [session.submit(one, 100.0) for one in ENTRANTS]]
+    trials = [future.result(300) for future in [session.submit(one, 100.0) for one in ENTRANTS]]
     assert [trial.status for trial in trials] == ["ok", "ok", "launch_failed", "ok", "ok", "ok"]
     assert [trial.outside for trial in trials] == [False, False, True, False, False, False]
     assert trials[2].reason == "somebody else ended the process that drives the GPU (SIGKILL), twice"
@@ -125,7 +125,7 @@ def test_what_somebody_else_ends_again_is_no_fault_of_the_variant(start: Start) 
 
 def test_an_opening_that_somebody_ends_is_begun_anew(start: Start, tmp_path: Path) -> None:
     session = start(open="killed once").open(PROBLEM, BASE)
-    assert session.submit(FIRST, 100.0).result(60).status == "ok"
+    assert session.submit(FIRST, 100.0).result(300).status == "ok"
     assert notes(tmp_path) == ["start", f"open {BASE.name}", "killed", "start", f"open {BASE.name}"]
 
 
@@ -134,26 +134,26 @@ def test_a_problem_that_cannot_be_opened_again_is_an_error_in_words(start: Start
     device = start(first="crash", reopen=misdeed)
     session = device.open(PROBLEM, BASE)
     futures = [session.submit(one, 100.0) for one in ENTRANTS]
-    assert futures[0].result(60).status == "ok"
-    assert futures[1].result(60).status == "launch_failed"
+    assert futures[0].result(300).status == "ok"
+    assert futures[1].result(300).status == "launch_failed"
     with pytest.raises(RunError, match=f"{BASE.name} on .* could not be made ready again, {MAX_STARTS} times"):
-        futures[2].result(60)
+        futures[2].result(300)
     assert [note.split()[0] for note in notes(tmp_path) if note != "killed"] == ["start", "open"] * (1 + MAX_STARTS)
 
 
 def test_what_waits_hears_why_a_problem_is_not_open_again(start: Start) -> None:
     session = start(first="crash", reopen="wrong").open(PROBLEM, BASE)
     failed, later = session.submit(FIRST, 100.0), session.submit(SECOND, 100.0)
-    assert failed.result(60).status == "launch_failed"
+    assert failed.result(300).status == "launch_failed"
     with pytest.raises(RunError, match=f"{BASE.name} is wrong"):
-        later.result(60)
+        later.result(300)
 
 
 def test_an_opening_that_takes_too_long_is_told_by_its_own_limit(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gen.tune.device.OTHER_SECONDS", 2.0)
     session = start(watchdog=1.0, open="hang").open(PROBLEM, BASE)
     with pytest.raises(RunError, match=r"failed while it was to open \(got it did not end within 2 s\)"):
-        session.ready().result(60)
+        session.ready().result(300)
 
 
 def test_every_variant_may_kill_it(start: Start) -> None:
@@ -188,11 +188,11 @@ def test_where_it_cannot_start_again_all_who_wait_hear_of_it(
     begin = partial(_Driver, DyingBench({}, Path("/dev/null"), dies_at_start=True))
     monkeypatch.setattr(device.workers, "_begin", begin)
     futures = [session.submit(one, 100.0) for one in (FIRST, SECOND)]
-    assert futures[0].result(60).status == "launch_failed"
+    assert futures[0].result(300).status == "launch_failed"
     with pytest.raises(RunError, match="ended before it was ready"):
-        futures[1].result(60)
+        futures[1].result(300)
     with pytest.raises(RunError, match="ended before it was ready"):
-        session.submit(THIRD, 1.0).result(60)
+        session.submit(THIRD, 1.0).result(300)
     assert device.restarts == MAX_STARTS
 
 
@@ -209,9 +209,9 @@ def test_where_the_system_starts_no_process_all_who_wait_hear_of_it(
 
     monkeypatch.setattr("multiprocessing.forkserver.connect_to_new_process", refused)
     futures = [session.submit(one, 100.0) for one in (FIRST, SECOND)]
-    assert futures[0].result(20).status == "launch_failed"
+    assert futures[0].result(300).status == "launch_failed"
     with pytest.raises(RunError, match="A process that drives the GPU cannot be started"):
-        futures[1].result(20)
+        futures[1].result(300)
 
 
 def test_closing_ends_the_process_whatever_it_is_at(start: Start) -> None:
@@ -221,10 +221,8 @@ def test_closing_ends_the_process_whatever_it_is_at(start: Start) -> None:
     hanging = session.submit(FIRST, 1.0)
     (pid,) = device.workers.pids
     time.sleep(0.05)
-    begun = time.monotonic()
     device.close()
-    assert time.monotonic() - begun < 5
-    with pytest.raises(RunError, match="was closed"):
-        hanging.result(1)
+    with pytest.raises(RunError, match="was closed"):  # not by the watchdog, nor when the variant had ended
+        hanging.result(0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -609,6 +609,7 @@ def test_a_connection_to_itself_is_none(monkeypatch: pytest.MonkeyPatch) -> None
         ({}, "must be an address, or a group of torch.distributed or mpi4py"),
         ({"group": 3}, "must be an address, or a group of torch.distributed or mpi4py"),
         ({"group": "here"}, "must be HOST:PORT"),
+        ({"group": "here:65536", "rank": 0, "size": 2}, "must be HOST:PORT"),
         ({"group": "here:80", "rank": 2, "size": 2}, "0 <= rank < size"),
         ({"group": "here:80"}, "0 <= rank < size"),
     ],
