@@ -2,8 +2,8 @@
 
 On a GPU: what `gen.load` gives with nothing tuned at home, in turns with torch, torch.compile, and CuPy where torch is
 weak, from cold caches; results are checked as `gen compare` checks them. `--tune SECONDS` also times what tuning at the
-first call gives. Without a GPU, `--model` says what dispatch loses by the counted model, and `--explain FILE` what
-bounds the kernels that lost.
+first call gives. Without a GPU, `--model` says what dispatch loses by the counted model, `--estimate 0.1` by estimates
+against a tenth of all configs, and `--explain FILE` what bounds the kernels that lost.
 """
 
 from __future__ import annotations
@@ -453,7 +453,7 @@ def on_gpu(options: argparse.Namespace) -> int:
 
 def on_model(options: argparse.Namespace) -> int:
     """Counts."""
-    from bench.potholes_by_model import by_model
+    from bench.potholes_by_model import by_model, estimated
 
     command, limits = as_called("python -m bench.potholes"), Limits.of(DEFAULT_ARCH)
     meta = {
@@ -462,8 +462,11 @@ def on_model(options: argparse.Namespace) -> int:
         "date": date.today().isoformat(),
         "command": command,
     }
-    results = Results(meta, [], options.json)
-    for row in by_model(wanted_cases(options), limits, output_home(None), options.alternatives, options.seconds):
+    results, cases = Results(meta, [], options.json), wanted_cases(options)
+    rows = by_model(cases, limits, output_home(None), options.alternatives, options.seconds)
+    if options.estimate is not None:
+        rows = (estimated(case, limits, options.estimate) for case in cases)
+    for row in rows:
         results.add(row)
         print(row, flush=True)
     for line in summary(results.rows):
@@ -511,13 +514,16 @@ def main() -> int:
     parser.add_argument(
         "--alternatives", type=int, default=0, help="of --model: variants beside the pick (%(default)s)"
     )
+    parser.add_argument(
+        "--estimate", type=float, metavar="SHARE", help="estimate that share of all configs instead; needs no GPU"
+    )
     parser.add_argument("--explain", action="store_true", help="say why the worst of the file lost; needs no GPU")
     options = parser.parse_args()
     if options.explain:
         if options.json is None:
             parser.error("--explain needs --json FILE")
         return explain(read_results(options.json), Limits.of(DEFAULT_ARCH), options.seconds)
-    return on_model(options) if options.model else on_gpu(options)
+    return on_model(options) if options.model or options.estimate is not None else on_gpu(options)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 That is the limit of the memory, or the model's time of another variant that dispatch could have taken: some that are
 often fast in the shape class. The model ranks variants and does not time them, and counts as if all addresses were
 aligned: what it says of two variants of one case is worth more than what it says of a case and the limit.
+
+By estimate a case takes less than a second instead of many, so that a share of all configs that tuning tries is looked
+at, and thousands of cases are. Estimates were fitted to what dispatch weighs: of other configs a low one is a question.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from time import monotonic
 
 from bench.potholes import Pothole, not_timed
@@ -22,7 +27,8 @@ from gen.arch import Limits
 from gen.compare.row import FAILED, OURS, said
 from gen.errors import GenError
 from gen.families.base import Variant
-from gen.families.names import heuristic_variants
+from gen.families.estimates import estimated_us
+from gen.families.names import heuristic_variants, search_space
 from gen.report.explain import Explanation, explanations, sentences
 from gen.runtime.dispatch import Chooser
 from gen.tune.predict import LAUNCH_US, REACHED
@@ -75,6 +81,40 @@ def modelled(case: RandomCase, limits: Limits, home: Path, alternatives: int) ->
         ratio=round(times[best] / us, 4), others={name: round(time, 3) for name, time in times.items()},
         reason=next(iter(sentences(picked)), ""),
     )  # fmt: skip
+
+
+def estimated(case: RandomCase, limits: Limits, share: float) -> Pothole:
+    """The row of one case by estimate: as the peer, what takes least of a share of the configs of each algorithm."""
+    chooser = Chooser(case.family, case.spec, (), "", limits)
+    choice = chooser.covering(chooser.choose(case.extents, case.alignment), case.extents)
+    found, own = replace(not_timed(case), variant=choice.variant.name), _estimate(choice.variant, case, limits)
+    if own is None:
+        return replace(found, notes={OURS: f"{FAILED}nothing estimates {choice.variant.algorithm.name}"})
+    random, times = Random(case.name), {choice.variant.name: own}
+    for algorithm in case.family.algorithms.values():
+        if algorithm.excluded_from_tuning is not None:
+            continue
+        for config in search_space(algorithm, case.spec, limits):
+            if random.random() < share:
+                made = Variant(case.family, case.spec, algorithm, config)
+                us = _estimate(made, case, limits)
+                times |= {} if us is None else {made.name: us}
+    fastest = dict(islice(sorted(times.items(), key=lambda time: time[1]), 3))
+    best = next(iter(fastest))
+    limit = limit_us(case, limits)
+    return replace(
+        found, untuned_us=round(own, 3), of_limit=round(limit / own, 4), peer=best, peer_us=round(times[best], 3),
+        ratio=round(times[best] / own, 4), others={name: round(us, 3) for name, us in fastest.items()},
+    )  # fmt: skip
+
+
+def _estimate(made: Variant, case: RandomCase, limits: Limits) -> float | None:
+    """The estimated time of a variant; None where nothing estimates it, or it cannot compute the case."""
+    algorithm, config = made.algorithm, made.config
+    if algorithm.unsupported_extents(case.spec, config, case.extents, limits) is not None:
+        return None
+    demand = algorithm.demand(case.spec, config, case.extents, case.alignment, limits)
+    return None if demand is None else estimated_us(demand, limits)
 
 
 def others(case: RandomCase, picked: Variant, limits: Limits) -> Iterator[Variant]:

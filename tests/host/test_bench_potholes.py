@@ -14,7 +14,9 @@ import pytest
 from bench import potholes
 from bench.ahead import Ahead
 from bench.potholes import PEERS, TUNED, Pothole, Results, Tuned, case_of, measure, pothole_of, read_results, resumed
+from bench.potholes_by_model import estimated
 from bench.random_cases import RandomCase, random_cases
+from gen.arch import DEFAULT_ARCH, Limits
 from gen.compare import comparison
 from gen.compare.comparison import Step
 from gen.compare.process import Comparisons
@@ -197,3 +199,18 @@ def test_the_cases_of_a_file_can_be_measured_again_whatever_is_drawn_now(tmp_pat
     assert potholes.wanted_cases(options) == CASES
     options.only = "transpose"
     assert potholes.wanted_cases(options) == CASES[1::3]
+
+
+def test_without_a_gpu_a_pick_is_compared_with_all_that_tuning_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits.of(DEFAULT_ARCH)
+    case = next(case for case in CASES if case.family.name == "reduction")
+    row = estimated(case, limits, 1.0)
+    assert row.ratio is not None
+    assert 0.8 < row.ratio <= 1.0
+    assert row.others[row.peer] == row.peer_us
+    monkeypatch.setattr(type(case.family), "heuristic_configs", lambda *_: iter(()))  # base is left, which is slower
+    base = estimated(case, limits, 1.0)
+    assert base.peer_us == row.peer_us
+    assert base.ratio is not None
+    assert base.ratio < 0.99 * row.ratio
+    assert estimated(case, limits, 0.0).ratio == 1.0  # the pick itself
