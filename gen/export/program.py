@@ -352,7 +352,10 @@ class _Maker:
             misfits = tuple(self._misfit(axes, place) for place in range(len(self._operands)))
             ranks.append(Rank(axes, measure, self._results(axes, how), misfits))
         if not ranks:
-            raise ShapeError("shape", f"must have as many axes as {self._name} takes: {known}", sorted(asked))
+            rule = (
+                f"must have {' or '.join(map(str, known))} extents at least once, as arrays of {self._name} have axes"
+            )
+            raise ShapeError("--shape", rule, " and ".join(map(str, sorted(asked))))
         self._measuring = False
         numbers: dict[str, int] = {}  # of classes
         structures = tuple(self._structures)

@@ -281,6 +281,13 @@ def test_a_spec_that_cannot_be_traced_for_all_shapes_asks_for_some(monkeypatch: 
     assert program_of(family, spec, TARGETS[:1], (), [(10, 20, 30)]).dense == (3,)
 
 
+def test_shapes_of_other_numbers_of_axes_are_refused() -> None:
+    family, spec = family_and_spec(FAMILIES, "transpose_10_b32", output_home())
+    words = r"--shape must have 2 extents at least once, as arrays of transpose_10_b32 have axes \(got 1 and 3\)"
+    with pytest.raises(GenError, match=words):
+        program_of(family, spec, TARGETS[:1], (), [(2**20,), (2, 3, 4)])
+
+
 def test_a_spec_with_arrays_of_sizes_of_their_own_is_refused() -> None:
     u = gen.fields("u")[0]
     spec = gen.system({u: u + u.laplace()}, sources=u)
