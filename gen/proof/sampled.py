@@ -237,9 +237,10 @@ class _Sample:
             touched = self._kernel.run_share(step, storage, self._numbers, Share(blocks, most, STEPS))
             idle = [block for block, found in zip(blocks, touched, strict=False) if not found]
             if len(blocks) < count and idle and any(touched):
-                # The last block may have nothing to do, if nothing is left: where an array begins decides how many
-                # vectors it has.
-                self._last_is_idle = idle == [count - 1]
+                # The last block, or some of the last cluster's, may have nothing to do, if nothing is left: where an
+                # array begins decides how many vectors it has.
+                last = [*range(idle[0], count)]
+                self._last_is_idle = idle == last and len(last) <= together
                 if not self._last_is_idle:
                     self._finding = _idle(f"block {idle[0]}")
             if any(counter.value for counter in counters):

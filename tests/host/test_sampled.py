@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gen.dtypes import B128, F32, I64
+from gen.dtypes import B128, F32, I64, U8, DType
 from gen.families import FAMILIES
 from gen.families.base import Expected, Extents, Family, Launch, Layout, Limits, Operand, Plan, Spec
 from gen.families.expr import ONE, size
 from gen.families.extents import layouts_of
 from gen.families.names import base_variants, find_family, find_variant, variant
 from gen.families.probe import TileSpec
-from gen.families.reduction import Reduction, ReductionSpec
+from gen.families.reduction import Reduction, ReductionSpec, reduction
 from gen.families.reduction.oracle import expected
 from gen.families.stencil import StencilSpec
 from gen.families.transpose import permutation
@@ -176,6 +176,22 @@ def test_rows_of_transposes_that_lie_far_apart_are_moved_whole(name: str, host_r
     assert proof.cases > 0
 
 
+@pytest.mark.parametrize("op", ["sum", "max", "min", "norm", "minmax", "any", "prod", "mean", "all", "argmax"])
+@pytest.mark.parametrize("dtype", [F32, U8], ids=lambda one: one.name)
+def test_results_that_chosen_blocks_share_are_known_where_zeros_change_nothing(op: str, dtype: DType) -> None:
+    spec, family = reduction(op, dtype), Reduction()
+    array = np.array([3, 1, -2 if dtype == F32 else 2, 5], dtype.numpy)
+    more = np.concatenate([np.zeros(2, dtype.numpy), array, np.zeros(3, dtype.numpy)])
+    bear = all(
+        np.array_equal(one.value, family.oracle(spec, {"in": more}, {})[name].value)
+        for name, one in family.oracle(spec, {"in": array}, {}).items()
+    )
+    for name, _, _ in spec.results:
+        known = family.oracle_at(spec, {"in": array}, {}, name, ())
+        assert (known is not None) == bear
+        assert known is None or known.value == family.oracle(spec, {"in": array}, {})[name].value
+
+
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize(("op", "axis"), [("sum", (0,)), ("max", (-1,)), ("var", (0, 2)), ("argmin", (1,))])
 def test_parts_of_a_reduction_are_those_of_the_whole(op: str, axis: tuple[int, ...], keepdims: bool) -> None:
@@ -192,8 +208,14 @@ def test_parts_of_a_reduction_are_those_of_the_whole(op: str, axis: tuple[int, .
         assert np.array_equal(part.magnitude, whole.magnitude.ravel())
 
 
-@pytest.mark.parametrize("name", ["sum_f32_axis0__columns_x32_y8_u4_v16_bpm2", "var_f32_axis1__rows_tpb128_g4_u2_v4"])
-def test_results_along_axes_are_right_on_large_problems(host_runner: HostRunner, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sum_f32_axis0__columns_x32_y8_u4_v16_bpm2", "var_f32_axis1__rows_tpb128_g4_u2_v4",
+        "min_i16__cluster_tpb1024_u8_v16_bpm2_c8",  # of whose last cluster one block has elements
+    ],
+)  # fmt: skip
+def test_results_are_right_on_large_problems(host_runner: HostRunner, name: str) -> None:
     made = find_variant(FAMILIES, f"reduction_{name}", {})
     (proof,) = prove(host_runner, [made], tuple(sampled_cases(made.family, made.spec)))
     assert (proof.failure, proof.cases) == (None, 1)

@@ -34,6 +34,9 @@ _AXES: Mapping[str, tuple[tuple[int, ...] | None, ...]] = {  # along which each 
     "flat_columns": ((0,), (0, 2), (1,)), "flat_rows": ((1,), (0, 2), None),
 }  # fmt: skip
 
+# Of elements some of which are above 0 and, where they have signs, some below: as many zeros more change nothing.
+_BEAR_ZEROS = frozenset({"sum", "sumsq", "norm", "count_nonzero", "any", "max"})
+
 
 class Reduction(Family[ReductionSpec]):
     """The family of reductions."""
@@ -104,10 +107,12 @@ class Reduction(Family[ReductionSpec]):
     def oracle_at(
         self, spec: ReductionSpec, inputs: Mapping[str, Array], extents: Extents, name: str, index: tuple[Array, ...]
     ) -> Expected | None:
-        """Of results that all blocks share the sums of what was read; partial results of 0 change them in nothing."""
+        """Of results that all blocks share those of what was read, if partial results of 0 change them in nothing."""
         if index:
             return expected_at(spec, inputs["in"], index)[name]
-        return expected(spec, inputs["in"])[name] if spec.op == ("sum",) else None
+        signed = spec.dtype.kind in ("float", "int")
+        bears_zeros = {*_BEAR_ZEROS, "min"} if signed else _BEAR_ZEROS
+        return expected(spec, inputs["in"])[name] if bears_zeros.issuperset(spec.op) else None
 
     def work(self, spec: ReductionSpec, extents: Extents) -> Work:
         """Each element read once, each result written once."""
