@@ -37,6 +37,7 @@ MAX_BLOCK_Z = 64
 MAX_GRID_X = 2**31 - 1
 MAX_GRID_YZ = 65535  # along y, and along z: so most fold everything into x
 MAX_CLUSTER = 8  # blocks; more must be allowed kernel by kernel, and not every device has them
+MAX_SHARED_BYTES_PER_BLOCK = 227 * 1024  # fewer on some
 STATIC_SHARED_BYTES = 49152  # more must be dynamic, and a kernel must opt in to it
 REGISTERS_PER_BLOCK = 65536
 REGISTERS_PER_MULTIPROCESSOR = 65536

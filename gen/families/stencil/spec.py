@@ -45,6 +45,7 @@ class GridSpec(ShownSpec):
 
     dtype: DType
     boundary: Boundary | tuple[Outside, ...]
+    cval: float
 
     @property
     def boundaries(self) -> tuple[Outside, ...]:
@@ -127,7 +128,7 @@ class StencilSpec(GridSpec):
         return given and len(self.shape) > 1 and self.terms.operations < len(self.taps)
 
     def _rounded_weights(self) -> tuple[float, ...]:
-        rounded = tuple(_rounded(weight, self.accumulator) for weight in self.weights)
+        rounded = tuple(rounded_to(weight, self.accumulator) for weight in self.weights)
         for given, weight in zip(self.weights, rounded, strict=True):
             if not np.isfinite(weight):
                 rule = f"must be numbers, finite as {self.accumulator.name}"
@@ -139,13 +140,13 @@ class StencilSpec(GridSpec):
             return 0.0  # nothing reads it
         if self.dtype.kind != "float":
             return self._whole_cval()
-        rounded = _rounded(self.cval, self.dtype)
+        rounded = rounded_to(self.cval, self.dtype)
         if not np.isfinite(rounded):
             raise SpecError("stencil.cval", f"must be a number, finite as {self.dtype.name}", repr(self.cval))
         return rounded
 
     def _whole_cval(self) -> float:
-        number, range_of_type = _rounded(self.cval, F64), np.iinfo(self.dtype.numpy)
+        number, range_of_type = rounded_to(self.cval, F64), np.iinfo(self.dtype.numpy)
         if not (number.is_integer() and range_of_type.min <= number <= range_of_type.max):
             rule = f"must be a whole number from {range_of_type.min} to {range_of_type.max}, since cells are {{}}"
             raise SpecError("stencil.cval", rule.format(self.dtype.name), repr(self.cval))
@@ -302,6 +303,17 @@ def ends_of(outside: Outside) -> tuple[Boundary, Boundary]:
     return (outside, outside) if isinstance(outside, str) else outside
 
 
+def frozen_cells(
+    ends: Sequence[tuple[Boundary, Boundary]], before: Sequence[int], after: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many cells are frozen at the low and at the high end of each axis, of what reads so far beyond its own."""
+    low, high = (
+        tuple(cells if pair[side] == "frozen" else 0 for cells, pair in zip(reached, ends, strict=True))
+        for side, reached in enumerate((before, after))
+    )
+    return low, high
+
+
 def boundaries_of(given: object, axes: int, subject: str = "stencil.boundary") -> tuple[Outside, ...]:
     """What lies outside along each axis, given once or for each; pairs whose ends are alike become one.
 
@@ -336,7 +348,7 @@ def _origins(given: object, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(shift) for shift in listed)
 
 
-def _rounded(number: object, dtype: DType) -> float:
+def rounded_to(number: object, dtype: DType) -> float:
     """The number as its type holds it, and 0 for -0; NaN for what is no number."""
     if isinstance(number, bool) or not isinstance(number, Real):
         return float("nan")

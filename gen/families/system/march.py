@@ -12,19 +12,19 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
+from gen.arch import MAX_SHARED_BYTES_PER_BLOCK
 from gen.dtypes import U32
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, constant, size
 from gen.families.plans import Tiles, beyond_block, beyond_shared
+from gen.families.stencil.algorithms.march import LEAST_BLOCKS
 from gen.families.stencil.shapes import edge_extents
 from gen.families.system.launches import extents_of, shape_numbers, stepping
 from gen.families.system.spec import SystemSpec
 from gen.families.system.text import inputs_of, reach_of, text_of_system
 
-LEAST_BLOCKS = 128  # four fewer than an H100 or H200 has multiprocessors
 WORD_BITS = 32
-MAX_SHARED_BYTES = 227 * 1024  # of a block, on the devices that have most
 _MOST_CELLS = 1 << 17  # of a block
 _MOST_EDGE_PLANES = 32  # a block of more takes long on the CPU run
 
@@ -70,8 +70,8 @@ class March(Algorithm[SystemSpec, MarchConfig]):
         if cells > WORD_BITS * threads:
             return f"a thread brings {-(-cells // threads)} cells of a plane; {WORD_BITS} bits say what becomes of them"
         needed = _shared_bytes(spec, config)
-        if needed > MAX_SHARED_BYTES:
-            return f"its planes take {needed} bytes of shared memory; no block has over {MAX_SHARED_BYTES}"
+        if needed > MAX_SHARED_BYTES_PER_BLOCK:
+            return f"its planes take {needed} bytes of shared memory; no block has over {MAX_SHARED_BYTES_PER_BLOCK}"
         return None
 
     def infeasible(self, spec: SystemSpec, config: MarchConfig, limits: Limits) -> str | None:

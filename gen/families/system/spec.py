@@ -21,8 +21,10 @@ from gen.families.stencil.spec import (
     GridSpec,
     Outside,
     boundaries_of,
+    frozen_cells,
     listed,
     outside_in_words,
+    rounded_to,
 )
 from gen.families.system.terms import (
     RESERVED,
@@ -196,11 +198,7 @@ class SystemSpec(GridSpec):
 
     def rim(self, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """How many cells of a field are frozen at the low and at the high end of each axis."""
-        before, after = (
-            tuple(cells if ends[side] == "frozen" else 0 for cells, ends in zip(reached, self.ends, strict=True))
-            for side, reached in enumerate(self.reach(name))
-        )
-        return before, after
+        return frozen_cells(self.ends, *self.reach(name))
 
     @cached_property
     def histories(self) -> tuple[tuple[str, ...], ...]:
@@ -415,13 +413,7 @@ def _check_field(name: object, axes: int, ndim: int) -> None:
 
 def _finite(value: object, dtype: DType, subject: str) -> float:
     """The number as its type holds it, and 0 for -0. Raises SpecError for one that it does not hold."""
-    rounded = float("nan")
-    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        try:
-            with np.errstate(over="ignore"):
-                rounded = float(dtype.numpy.type(float(value))) + 0.0
-        except OverflowError:  # an integer that no float holds
-            rounded = float("inf")
+    rounded = rounded_to(value, dtype)
     if not np.isfinite(rounded):
         raise SpecError(subject, f"must hold numbers, finite as {dtype.name}", repr(value))
     return rounded

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gen.dtypes import F64
-from gen.families.stencil.algorithms.common import COPY_THREADS, Sides, literal
+from gen.families.stencil.algorithms.common import Sides, boundary_words, grid_inputs, literal
 from gen.families.system.spec import SystemSpec
 from gen.families.system.terms import Field, Number, Scalar, Sum, Taps, Term, fused, text_of, walk
 
@@ -154,11 +154,6 @@ def _rims(spec: SystemSpec, field: str) -> Iterator[Rim]:
             yield Rim(boundary, axis, place, f"k{low}Of{owner}", f"k{high}Of{owner}", before, after)
 
 
-def boundary_words(spec: SystemSpec) -> tuple[str, ...]:
-    """Each axis's boundary; where its ends differ, both with a line between: `mirror_wrap`."""
-    return tuple(one if isinstance(one, str) else "_".join(one) for one in spec.boundaries)
-
-
 def _walk_fields(term: Term) -> Iterator[Field]:
     return (part for part in walk(term) if isinstance(part, Field))
 
@@ -190,22 +185,14 @@ def _free(word: str, taken: set[str]) -> str:
 
 def inputs_of(spec: SystemSpec) -> Mapping[str, object]:
     """What templates may read of a spec."""
-    boundaries = boundary_words(spec)
     return {
-        "element": spec.dtype.cuda,
-        "number": spec.accumulator.cuda,
-        "fma": "fma" if spec.accumulator == F64 else "fmaf",
-        "zero": literal(0.0, spec.accumulator),
-        "cval": literal(spec.cval, spec.accumulator),
-        "axes": spec.ndim,
-        "boundaries": boundaries,
-        "outsides": tuple(one.replace("frozen", "nearest") for one in boundaries),
+        **grid_inputs(spec),
+        "outsides": tuple(one.replace("frozen", "nearest") for one in boundary_words(spec)),
         "reach": reach_of(spec),
         "fields": spec.fields,
         "computed": spec.computed,
         "scalars": spec.scalars,
         "text": text_of_system(spec),
-        "copy_threads": COPY_THREADS,
         "has_sources": bool(spec.sources),
         "has_receivers": bool(spec.receivers),
     }

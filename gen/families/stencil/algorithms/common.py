@@ -19,7 +19,7 @@ from gen.families.config import Config
 from gen.families.expr import ONE, ZERO, Expr, constant, size
 from gen.families.plans import Tiles
 from gen.families.stencil.reassociated import RowSum
-from gen.families.stencil.spec import MAX_AXES, STEPS, StencilSpec
+from gen.families.stencil.spec import MAX_AXES, STEPS, GridSpec, StencilSpec, frozen_cells
 
 C = TypeVar("C", bound=Config)
 
@@ -146,11 +146,7 @@ def mirrored_reach_of(spec: StencilSpec) -> Sides:
 
 def rim_of(spec: StencilSpec) -> Sides:
     """How many cells are frozen at both ends of each axis."""
-    before, after = (
-        tuple(cells if ends[side] == "frozen" else 0 for cells, ends in zip(reached, spec.ends, strict=True))
-        for side, reached in enumerate((spec.before, spec.after))
-    )
-    return Sides(before, after)
+    return Sides(*frozen_cells(spec.ends, spec.before, spec.after))
 
 
 def window_lines(spec: StencilSpec, reach: Sides) -> tuple[str, ...]:
@@ -245,6 +241,25 @@ def literal(value: float, dtype: DType) -> str:
     return str(dtype.numpy.type(value)) + ("f" if dtype == F32 else "")
 
 
+def boundary_words(spec: GridSpec) -> tuple[str, ...]:
+    """Each axis's boundary; where its ends differ, both with a line between: `mirror_wrap`."""
+    return tuple(one if isinstance(one, str) else "_".join(one) for one in spec.boundaries)
+
+
+def grid_inputs(spec: GridSpec) -> Mapping[str, object]:
+    """What templates may read of any cells on a grid."""
+    return {
+        "element": spec.dtype.cuda,
+        "number": spec.accumulator.cuda,
+        "fma": "fma" if spec.accumulator == F64 else "fmaf",
+        "zero": literal(0.0, spec.accumulator),
+        "cval": literal(spec.cval, spec.accumulator),
+        "axes": len(spec.boundaries),
+        "boundaries": boundary_words(spec),
+        "copy_threads": COPY_THREADS,
+    }
+
+
 class StencilAlgorithm(Algorithm[StencilSpec, C]):
     """Computes time steps of a stencil."""
 
@@ -262,16 +277,9 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
         images = self.by_images and are_images(spec)
         spec = image_of(spec) if images else spec
         reach = reach_of(spec)
-        # Where the ends of an axis differ, both boundaries with a line between: `mirror_wrap`.
-        boundaries = tuple(one if isinstance(one, str) else "_".join(one) for one in spec.boundaries)
+        boundaries = boundary_words(spec)
         return {
-            "element": spec.dtype.cuda,
-            "number": spec.accumulator.cuda,
-            "fma": "fma" if spec.accumulator == F64 else "fmaf",
-            "zero": literal(0.0, spec.accumulator),
-            "cval": literal(spec.cval, spec.accumulator),
-            "axes": len(spec.axes),
-            "boundaries": boundaries,
+            **grid_inputs(spec),
             "planes_outside": boundaries[-3] if len(spec.axes) > 2 else "",
             "rows_outside": boundaries[-2] if len(spec.axes) > 1 else "",
             "cols_outside": boundaries[-1],
@@ -282,7 +290,6 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
             "terms": row_tables(spec, reach),
             "images": images,
             "copy_axes": len(spec.axes) + images,
-            "copy_threads": COPY_THREADS,
         }
 
 

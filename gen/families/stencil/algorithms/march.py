@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from gen.arch import MAX_THREADS_PER_BLOCK, WARP, max_registers_per_thread
+from gen.arch import MAX_SHARED_BYTES_PER_BLOCK, MAX_THREADS_PER_BLOCK, WARP, max_registers_per_thread
 from gen.dtypes import U32, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
@@ -41,7 +41,6 @@ from gen.families.stencil.spec import StencilSpec
 
 FUSED_BOUNDARIES = ("constant", "frozen", "wrap")  # whose cells outside need no others of the same step
 LEAST_BLOCKS = 128  # four fewer than an H100 or H200 has multiprocessors: so many were as fast as twice as many
-MAX_SHARED_BYTES = 227 * 1024  # of a block, on the devices that have most
 _LEAST_PLANES, _MANY = 8, 4  # of a block, and how many times as many are many
 _VERY_MANY_PLANES, _PLANES_OF_VERY_MANY = 4096, 64  # of an array, and of a block then: 32 bits count those of a block
 _MOST_COVERED = 1.2  # columns of blocks of several warps across, for each column of a row
@@ -89,10 +88,9 @@ class March(StencilAlgorithm[MarchConfig]):
         if (cells := config.rows * cells_of_vector(spec)) > WARP:
             return f"a lane has {cells} cells of a plane; {WARP} bits say what becomes of them"
         block = _Block.of(spec, config)
-        if (needed := config.blocks_per_sm * block.shared_bytes) > MAX_SHARED_BYTES:
-            return (
-                f"the planes of its blocks take {needed} bytes of shared memory; there are {MAX_SHARED_BYTES} at most"
-            )
+        needed, most = config.blocks_per_sm * block.shared_bytes, MAX_SHARED_BYTES_PER_BLOCK
+        if needed > most:
+            return f"the planes of its blocks take {needed} bytes of shared memory; there are {most} at most"
         if config.threads_per_block > MAX_THREADS_PER_BLOCK:
             return f"its blocks have {config.threads_per_block} threads; there are {MAX_THREADS_PER_BLOCK} at most"
         if config.steps == 1:
