@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gen.store.trials import Problem
     from gen.toolchain.farm import CompileFarm
     from gen.tune.device import IsolatedDevice
-    from gen.tune.lanes import Lanes
+    from gen.tune.parallel import ParallelTuning
     from gen.tune.run import Run
     from gen.tune.tuner import Options
 
@@ -69,17 +69,17 @@ def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
     return IsolatedDevice(GpuFactory(index, compiler_of(compiler, home), home))
 
 
-def lanes_of(
+def parallel_tuning(
     numbers: Sequence[int], compiler: str, families: Sequence[Family[Any]], home: Path, problems: int
-) -> Lanes:
+) -> ParallelTuning:
     """The GPUs of these numbers, for a run of so many problems."""
     from gen.tune.device import IsolatedDevice
-    from gen.tune.lanes import Lanes
+    from gen.tune.parallel import ParallelTuning
     from gen.tune.session import GpuFactory
 
     made = compiler_of(compiler, home)
     openers = {f"GPU {number}": partial(IsolatedDevice, GpuFactory(number, made, home)) for number in numbers}
-    return Lanes(openers, made, families, home, problems)
+    return ParallelTuning(openers, made, families, home, problems)
 
 
 def read_numbers(text: str) -> tuple[int, ...]:
@@ -130,8 +130,8 @@ def of_machine(
 
     with alone_on_each(of_one_model(asked), budget, any_of_them=asked is None) as numbers:
         if len(numbers) > 1:
-            with lanes_of(numbers, compiler, families, home, problems) as lanes:
-                yield lanes.run
+            with parallel_tuning(numbers, compiler, families, home, problems) as tuning:
+                yield tuning.run
         else:
             with farm_of(compiler, home) as farm, device_of(numbers[0], compiler, home) as device:
                 yield partial(run, families=families, device=device, farm=farm, home=home)

@@ -3,7 +3,7 @@
 Workers announce their GPUs as a resource: `dask worker ADDRESS --resources GPU=1`. Sources are tasks, which Dask gives
 to any worker. Each GPU is driven by an actor on its worker, as a process of its own drives it on one machine: calls of
 an actor wait for no compilation. A worker that is lost costs its job only: Dask gives its tasks to others, and
-`SeveralDevices` its attempts. Dask is imported when a cluster is asked for.
+`DevicePool` its attempts. Dask is imported when a cluster is asked for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiled, Compiler
 from gen.toolchain.farm import CompileFarm
 from gen.tune.device import Entrant, IsolatedDevice, IsolatedSession, Rounds, of_these
-from gen.tune.several import SeveralDevices
+from gen.tune.pool import DevicePool
 
 if TYPE_CHECKING:
     from gen.tune.session import CalibratedGpu
@@ -188,7 +188,7 @@ class Cluster:
         task.add_done_callback(ended)
         return future
 
-    def devices(self, model: str | None) -> SeveralDevices:
+    def devices(self, model: str | None) -> DevicePool:
         """The GPUs of one model, whose name has this text in it; of the one model that there is, if None.
 
         Raises:
@@ -200,7 +200,7 @@ class Cluster:
             rule = "must name one model of the cluster's GPUs, by a part of its name"
             raise DeviceError("--gpu", f"{rule}: there are {there}", "none" if model is None else model)
         gpus = [gpu for gpu in self._gpus if gpu.model == alike[0]]
-        return SeveralDevices({str(gpu): partial(_RemoteDevice, self._client, gpu, self._tools) for gpu in gpus})
+        return DevicePool({str(gpu): partial(_RemoteDevice, self._client, gpu, self._tools) for gpu in gpus})
 
     def close(self) -> None:
         """Lets the cluster go; it stays."""

@@ -30,7 +30,7 @@ from gen.tune.search import Space
 from gen.tune.tuner import Options, tune
 from tests.fake_cluster import FakeTools
 from tests.fake_tuning import FakeFarm, FakeTuningDevice, time_of
-from tests.host.test_several import PROBLEM, some, text_of, told
+from tests.host.test_pool import PROBLEM, some, text_of, told
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install -e '.[cluster]'")
 WORKERS = 4
@@ -100,7 +100,7 @@ def test_a_cluster_comes_to_what_one_gpu_comes_to_though_a_worker_is_killed(
         names = {name for worker in on_each_worker(address, _processes).values() for name in worker}
         assert names == {"compiles", "drives the GPU"}
     trials.close()
-    said = [record.message for record in caplog.records if record.name == "gen.tune.several"]
+    said = [record.message for record in caplog.records if record.name == "gen.tune.pool"]
     assert ["was lost" in one for one in said] == [True]
     assert [path.read_text().split().count("start") for path in tmp_path.glob("*-0")] == [1] * WORKERS
 

@@ -164,7 +164,7 @@ def test_the_command_tries_variants_on_all_gpus_unless_it_is_told_which(
     taken: list[tuple[int, ...]] = []
 
     @contextmanager
-    def lanes_of(
+    def parallel_tuning(
         numbers: tuple[int, ...], _compiler: str, families: Any, folder: Path, problems: int
     ) -> Iterator[SimpleNamespace]:
         assert problems == 1
@@ -173,7 +173,7 @@ def test_the_command_tries_variants_on_all_gpus_unless_it_is_told_which(
         yield SimpleNamespace(run=partial(tuning.run, families=families, device=gpu, farm=FakeFarm(), home=folder))
 
     monkeypatch.setattr("gen.gpu.device.count_gpus", lambda: 3)
-    monkeypatch.setattr("gen.cli.gpu.lanes_of", lanes_of)
+    monkeypatch.setattr("gen.cli.gpu.parallel_tuning", parallel_tuning)
     _, said = gen("tune", "transpose", "--out", home)
     assert "3 x Fake GPU, driver 1.0" in said
     assert json.loads(gen("tune", "transpose", "--gpu", "2,1", "--json", "--out", home)[1])["gpus"] == 2

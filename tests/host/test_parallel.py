@@ -20,8 +20,8 @@ from gen.store.trials import Problem, Trials
 from gen.store.tuned import read_winners
 from gen.tune import locked
 from gen.tune.device import IsolatedDevice
-from gen.tune.lanes import Lanes
 from gen.tune.outcome import Interrupted, LostError
+from gen.tune.parallel import ParallelTuning
 from gen.tune.run import Run, run
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.tuner import Options
@@ -43,27 +43,29 @@ def few(space: Space) -> Search:
 
 OPTIONS = Options(few)
 LONG_SECONDS = 300.0  # in which all happens that is waited for
-Start = Callable[..., Lanes]
+Start = Callable[..., ParallelTuning]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts lanes with so many GPUs; the misdeeds are by number. What a GPU does stands in a file of its number."""
-    begun: list[Lanes] = []
+    """Starts tuning with so many GPUs; the misdeeds are by number. What a GPU does stands in a file of its number."""
+    begun: list[ParallelTuning] = []
 
-    def begin(count: int, home: str = "home", problems: int = len(PROBLEMS), **misdeeds: Mapping[str, str]) -> Lanes:
+    def begin(
+        count: int, home: str = "home", problems: int = len(PROBLEMS), **misdeeds: Mapping[str, str]
+    ) -> ParallelTuning:
         openers = {
             f"GPU {number}": partial(
                 IsolatedDevice, DyingBench(misdeeds.get(f"of_{number}", {}), tmp_path / f"{home}-{number}", 0.002)
             )
             for number in range(count)
         }
-        begun.append(Lanes(openers, PlainCompiler(), FAMILIES, tmp_path / home, problems))
+        begun.append(ParallelTuning(openers, PlainCompiler(), FAMILIES, tmp_path / home, problems))
         return begun[-1]
 
     yield begin
-    for lanes in begun:
-        lanes.close()
+    for tuning in begun:
+        tuning.close()
 
 
 def told(done: Run) -> Any:
@@ -93,10 +95,10 @@ def alone(home: Path, problems: Sequence[Problem] = PROBLEMS) -> Any:
 
 
 def test_several_gpus_come_to_what_one_comes_to(start: Start, tmp_path: Path) -> None:
-    lanes = start(2)
-    nothing = lanes.run(PROBLEMS, budget=-1.0, options=OPTIONS)
+    tuning = start(2)
+    nothing = tuning.run(PROBLEMS, budget=-1.0, options=OPTIONS)
     assert (nothing.outcomes, nothing.left_out) == ((), PROBLEMS)
-    done = lanes.run(PROBLEMS, budget=600.0, options=OPTIONS)
+    done = tuning.run(PROBLEMS, budget=600.0, options=OPTIONS)
     assert told(done) == alone(tmp_path / "alone")
     assert [outcome.problem for outcome in done.outcomes] == [*PROBLEMS]
     assert (done.gpus, done.left_out) == (2, ())
@@ -106,13 +108,13 @@ def test_several_gpus_come_to_what_one_comes_to(start: Start, tmp_path: Path) ->
     assert all(opened)
     locked.lock(tmp_path / "home", FAMILIES)
     with pytest.raises(StoreError, match="is locked by"):
-        lanes.run(PROBLEMS, options=OPTIONS)
+        tuning.run(PROBLEMS, options=OPTIONS)
 
 
 def test_gpus_share_a_problem_where_there_are_fewer_problems(start: Start, tmp_path: Path) -> None:
-    lanes = start(3, problems=2)
-    done = lanes.run(PROBLEMS[:2], options=OPTIONS)
-    assert (len(lanes.lanes), lanes.width, done.gpus) == (2, 3, 3)
+    tuning = start(3, problems=2)
+    done = tuning.run(PROBLEMS[:2], options=OPTIONS)
+    assert (len(tuning.tuners), tuning.width, done.gpus) == (2, 3, 3)
     assert told(done) == alone(tmp_path / "alone", PROBLEMS[:2])
     end = time.monotonic() + LONG_SECONDS
     while [opened_by(tmp_path / f"home-{number}") for number in range(3)] != [1, 1, 1]:  # the third may come late
@@ -123,10 +125,10 @@ def test_gpus_share_a_problem_where_there_are_fewer_problems(start: Start, tmp_p
 def test_a_gpu_that_is_lost_costs_a_new_start(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """A variant takes its process with it, which then never opens a problem again."""
     deadly, problems = some_names()[1], (*PROBLEMS, Problem(REDUCTION, SUM, {"n": 1 << 24}))
-    lanes = start(2, of_0={deadly: "crash", "reopen": "crash"})
-    done = lanes.run(problems, options=OPTIONS)
+    tuning = start(2, of_0={deadly: "crash", "reopen": "crash"})
+    done = tuning.run(problems, options=OPTIONS)
     assert "GPU 0 is lost, and the others go on" in caplog.text
-    assert [lane.name for lane in lanes.lanes] == ["GPU 1"]
+    assert [tuner.name for tuner in tuning.tuners] == ["GPU 1"]
     assert [outcome.problem for outcome in done.outcomes] == [*problems]
     failed = [trial.variant.name for one in done.outcomes for trial in one.trials if trial.status == "launch_failed"]
     assert failed == [deadly]
@@ -139,15 +141,15 @@ def test_where_the_last_is_lost_that_is_the_error(start: Start) -> None:
     assert raised.value.outcome.statuses["launch_failed"] == 1
 
 
-def test_a_lane_whose_process_dies_begins_anew(start: Start, tmp_path: Path) -> None:
-    lanes, killed = start(2), list[int]()
+def test_a_tuner_whose_process_dies_begins_anew(start: Start, tmp_path: Path) -> None:
+    tuning, killed = start(2), list[int]()
 
     def tick(_problem: Problem, done: int, _every: int) -> None:
         if done == 10 and not killed:
-            killed.extend(lanes.lanes[0].workers.pids)
+            killed.extend(tuning.tuners[0].workers.pids)
             os.kill(killed[0], signal.SIGSEGV)
 
-    done = lanes.run(PROBLEMS, options=OPTIONS, tick=tick)
+    done = tuning.run(PROBLEMS, options=OPTIONS, tick=tick)
     assert killed
     assert told(done) == alone(tmp_path / "alone")
     assert winners(tmp_path / "home") == winners(tmp_path / "alone")
@@ -156,9 +158,9 @@ def test_a_lane_whose_process_dies_begins_anew(start: Start, tmp_path: Path) -> 
 def test_ctrl_c_keeps_what_was_tried_and_the_best_so_far(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the variants hang, so that no lane comes to an end before the signal does."""
+    """Half of the variants hang, so that no tuner comes to an end before the signal does."""
     pressed, late = threading.Event(), dict.fromkeys(some_names()[12:], "hang")
-    monkeypatch.setattr("gen.tune.lanes.STOP_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr("gen.tune.parallel.STOP_SECONDS", LONG_SECONDS)
 
     def tick(_problem: Problem, done: int, _every: int) -> None:
         if done == 10 and not pressed.is_set():
@@ -180,12 +182,12 @@ def test_gpus_that_cannot_be_opened_are_left_out_and_a_wrong_base_ends_the_run(
 ) -> None:
     dead = partial(IsolatedDevice, DyingBench({}, tmp_path / "dead", dies_at_start=True))
     wrong = partial(IsolatedDevice, DyingBench({"open": "wrong"}, tmp_path / "wrong"))
-    with Lanes({"GPU 0": dead, "GPU 1": wrong}, PlainCompiler(), FAMILIES, tmp_path / "home", 2) as lanes:
-        assert [lane.name for lane in lanes.lanes] == ["GPU 1"]
-        assert lanes.name == "Fake GPU"
+    with ParallelTuning({"GPU 0": dead, "GPU 1": wrong}, PlainCompiler(), FAMILIES, tmp_path / "home", 2) as tuning:
+        assert [tuner.name for tuner in tuning.tuners] == ["GPU 1"]
+        assert tuning.name == "Fake GPU"
         assert "GPU 0 is lost, and the others go on" in caplog.text
         with pytest.raises(RunError, match="is wrong"):
-            lanes.run(PROBLEMS, options=OPTIONS)
+            tuning.run(PROBLEMS, options=OPTIONS)
     assert (tmp_path / "wrong").read_text().count("open") == 1  # none was begun after it
 
 

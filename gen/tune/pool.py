@@ -22,7 +22,7 @@ from gen.tune.device import Entrant, Rounds, Session, TuningDevice
 _log = logging.getLogger(__name__)
 
 
-class OneOfSeveral(TuningDevice, Protocol):
+class PooledDevice(TuningDevice, Protocol):
     """A device that can be closed."""
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class _Place:
     queued: int = 0
 
 
-class SeveralDevices:
+class DevicePool:
     """Devices of one model; implements `TuningDevice`.
 
     Attributes:
@@ -52,7 +52,7 @@ class SeveralDevices:
         width: how many there are; those that are lost count.
     """
 
-    def __init__(self, openers: Mapping[str, Callable[[], OneOfSeveral]]) -> None:
+    def __init__(self, openers: Mapping[str, Callable[[], PooledDevice]]) -> None:
         """Opens all at once.
 
         Args:
@@ -80,7 +80,7 @@ class SeveralDevices:
         self.name, self.driver, self.limits = first.name, first.driver, first.limits
         self.width = len(self._devices)
 
-    def open(self, problem: Problem, base: Entrant) -> SeveralSessions:
+    def open(self, problem: Problem, base: Entrant) -> PoolSession:
         """Begins to make a problem ready on all of them. Raises the last GenError where all are lost."""
         places: list[_Place] = []
         for name, device in tuple(self._devices.items()):
@@ -88,7 +88,7 @@ class SeveralDevices:
                 places.append(_Place(name, device.open(problem, base)))
             except GenError as error:
                 self._lose(name, error)
-        return SeveralSessions(places)
+        return PoolSession(places)
 
     def prepare(self, problem: Problem) -> None:
         """Announces a problem that will be opened later; errors show when it is opened."""
@@ -110,7 +110,7 @@ class SeveralDevices:
         for device in self._devices.values():
             device.close()
 
-    def __enter__(self) -> SeveralDevices:
+    def __enter__(self) -> DevicePool:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,7 +124,7 @@ class SeveralDevices:
         _log.warning("%s is lost, and the others go on: %s", name, error)
 
 
-class SeveralSessions:
+class PoolSession:
     """One problem on all of them; implements `Session`. Base is proven on each."""
 
     def __init__(self, places: Sequence[_Place]) -> None:

@@ -22,8 +22,8 @@ from gen.store.trials import Problem, Trial, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune.device import Entrant, IsolatedDevice, Rounds
 from gen.tune.outcome import LostError, Outcome
+from gen.tune.pool import DevicePool
 from gen.tune.search import InOrder, Search, Space, exhaustive
-from gen.tune.several import SeveralDevices
 from gen.tune.tuner import Options, tune
 from tests.fake_tuning import DyingBench, FakeFarm, FakeSession, FakeTuningDevice, time_of
 
@@ -132,12 +132,12 @@ def trials(tmp_path: Path) -> Iterator[Trials]:
     found.close()
 
 
-def several(*devices: FakeTuningDevice) -> SeveralDevices:
+def several(*devices: FakeTuningDevice) -> DevicePool:
     openers: Mapping[str, Any] = {f"GPU {place}": partial(lambda one: one, one) for place, one in enumerate(devices)}
-    return SeveralDevices(openers)
+    return DevicePool(openers)
 
 
-def tuned(device: SeveralDevices, trials: Trials) -> Outcome:
+def tuned(device: DevicePool, trials: Trials) -> Outcome:
     with device:
         return tune(PROBLEM, device, FakeFarm(), trials, options=Options(some), text=text_of)
 
@@ -246,13 +246,13 @@ def test_devices_that_cannot_be_opened_are_left_out(caplog: pytest.LogCaptureFix
     def fail() -> Any:
         raise ValueError("a bug")
 
-    with SeveralDevices({"GPU 0": refuse, "GPU 1": SlowDevice, "GPU 2": SlowDevice}) as left:
+    with DevicePool({"GPU 0": refuse, "GPU 1": SlowDevice, "GPU 2": SlowDevice}) as left:
         assert left.width == 2
     assert "GPU 0 is left out: The GPU cannot be used (got out of memory)" in caplog.text
     with pytest.raises(DeviceError, match="cannot be used"):
-        SeveralDevices({"GPU 0": refuse, "GPU 1": refuse})
+        DevicePool({"GPU 0": refuse, "GPU 1": refuse})
     with pytest.raises(ValueError, match="a bug"):
-        SeveralDevices({"GPU 0": fail, "GPU 1": SlowDevice})
+        DevicePool({"GPU 0": fail, "GPU 1": SlowDevice})
     others = [SlowDevice(), SlowDevice(name="Other GPU")]
     with pytest.raises(DeviceError, match=r"must be of one model \(got Fake GPU, Other GPU\)"):
         several(*others)
@@ -288,7 +288,7 @@ def test_one_of_four_processes_that_is_killed_for_good_costs_its_job_alone(tmp_p
         )
         for place in range(4)
     }
-    outcome = tuned(SeveralDevices(benches), trials)
+    outcome = tuned(DevicePool(benches), trials)
     failed = [trial.variant.name for trial in outcome.trials if trial.status not in ("ok", "infeasible", "pruned")]
     assert failed == [deadly]
     assert outcome.winner is not None
