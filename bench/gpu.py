@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gen.compare.gpu import ComparisonGpu
 from gen.dtypes import U64, DType
 from gen.families.plans import Step
-from gen.gpu.service import Rows
+from gen.gpu.service import ElementRows
 from gen.proof.error_bounds import Allowance
 from gen.toolchain.compiled import Compiler
 
@@ -32,7 +32,7 @@ class BenchGpu(ComparisonGpu):
         self, got: int, dtype: DType, elements: int, value: int, magnitude: int, allowed: Allowance
     ) -> int:  # fmt: skip
         """How many elements lie further from the doubles expected than is allowed."""
-        rows = Rows(1, elements, dtype.size, elements * dtype.size)
+        rows = ElementRows(1, elements, dtype.size, elements * dtype.size)
         return self._service.beyond_bounds(got, rows, dtype, value, magnitude, allowed)[0]
 
     def compile(self, name: str, source: str) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from gen.errors import GenError, RunError
 from gen.families.base import Array, Work
 from gen.families.extents import dense_strides
 from gen.gpu.device import Device, Graph, bytes_at
-from gen.gpu.service import Rows
+from gen.gpu.service import ElementRows
 from gen.gpu.timing import Protocol as Caches
 from gen.gpu.timing import Sample
 
@@ -90,7 +90,7 @@ class ComparisonGpu:
 
     def differing(self, got: int, expected: int, size: int, elements: int) -> int:
         """How many elements of so many bytes differ in a bit."""
-        return self._service.differing(got, expected, Rows(1, elements, size, elements * size))[0]
+        return self._service.differing(got, expected, ElementRows(1, elements, size, elements * size))[0]
 
     def graph(self, queue: Callable[[int], None]) -> Graph:
         """Captures what `queue` queues on the stream whose handle it is given."""

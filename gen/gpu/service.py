@@ -33,7 +33,7 @@ def kind_of(dtype: DType) -> int:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ElementRows:
     """How the elements of an array lie: `count` rows of `elements` of `size` bytes, `pitch` bytes apart.
 
     An array whose elements all follow each other is one row.
@@ -45,7 +45,7 @@ class Rows:
     pitch: int
 
     @classmethod
-    def of(cls, layout: Layout) -> Rows:
+    def of(cls, layout: Layout) -> ElementRows:
         """Those of an array. Raises ShapeError if its rows are not equally far apart."""
         size = layout.dtype.itemsize
         if 0 in layout.shape:
@@ -150,17 +150,17 @@ class Service:
         """How many words differ, and the place of the first."""
         return self._count("_compare_words", [(U64, got), (U64, expected)], size // 4)
 
-    def differing(self, got: int, expected: int, rows: Rows) -> tuple[int, int | None]:
+    def differing(self, got: int, expected: int, rows: ElementRows) -> tuple[int, int | None]:
         """How many elements of two arrays differ, and the place of the first."""
         if not rows.has_gaps and got % 4 == expected % 4 == 0:  # whole words first: nearly always that is all
             words = rows.span // 4 * 4
             if self.differing_words(got, expected, words)[0] == 0:
-                tail = Rows(1, rows.span - words, 1, rows.span - words)
+                tail = ElementRows(1, rows.span - words, 1, rows.span - words)
                 if not tail.elements or not self._differing_elements(got + words, expected + words, tail)[0]:
                     return 0, None
         return self._differing_elements(got, expected, rows)
 
-    def gaps_written(self, address: int, rows: Rows, poison: int) -> int:
+    def gaps_written(self, address: int, rows: ElementRows, poison: int) -> int:
         """How many bytes between the rows do not hold the poison, a word at each multiple of 4 bytes."""
         turned = 8 * (address % 4)
         poison = (poison >> turned | poison << 32 - turned) & 0xFFFFFFFF
@@ -170,7 +170,7 @@ class Service:
         return self._count("_compare_gaps", arguments, gap_bytes)[0]
 
     def beyond_bounds(
-        self, got: int, rows: Rows, dtype: DType, expected: int, magnitude: int, allowed: Allowance
+        self, got: int, rows: ElementRows, dtype: DType, expected: int, magnitude: int, allowed: Allowance
     ) -> tuple[int, int | None]:
         """How many elements lie further from the doubles expected than is allowed, and the place of the first."""
         arguments: list[Number] = [
@@ -180,7 +180,7 @@ class Service:
         ]  # fmt: skip
         return self._count("_compare_bound", arguments, rows.total)
 
-    def _differing_elements(self, got: int, expected: int, rows: Rows) -> tuple[int, int | None]:
+    def _differing_elements(self, got: int, expected: int, rows: ElementRows) -> tuple[int, int | None]:
         arguments: list[Number] = [
             (U64, got), (U64, expected), (I32, rows.size), (I64, rows.elements), (I64, rows.pitch)
         ]  # fmt: skip

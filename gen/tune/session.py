@@ -21,7 +21,7 @@ from gen.families.plans import Step
 from gen.gpu.device import Device, Memory, bytes_at, find_gpu
 from gen.gpu.kernel import CudaKernel
 from gen.gpu.nvml import Clocks, Nvml
-from gen.gpu.service import Rows, Service
+from gen.gpu.service import ElementRows, Service
 from gen.gpu.timing import GRAPH_LAUNCHES, Calibration, Clock, Instruments
 from gen.proof.error_bounds import Allowance, disagreement, sharpened
 from gen.store.folder import store_calibration, stored_calibration
@@ -62,7 +62,7 @@ class DeviceArray:
 
     def __init__(self, device: Device, operand: Operand, layout: Layout, alignment: int = VECTOR) -> None:
         """Allocates it at an address that so many bytes divide, and no larger power of two up to 16."""
-        self.operand, self.layout, self.rows = operand, layout, Rows.of(layout)
+        self.operand, self.layout, self.rows = operand, layout, ElementRows.of(layout)
         self.offset = alignment % VECTOR
         self.size = -(-max(self.offset + self.rows.span, 1) // VECTOR) * VECTOR
         self._device = device

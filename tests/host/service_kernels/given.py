@@ -12,7 +12,7 @@ import pytest
 from gen.dtypes import B32, F32, F64, I32, I64, U8, U32, U64, DType
 from gen.families.base import Array, Launch, Operand, Plan
 from gen.families.expr import ONE, Expr, size
-from gen.gpu.service import Rows, kind_of
+from gen.gpu.service import ElementRows, kind_of
 from gen.proof.host import HostKernel
 from tests.fake_family import called_variant
 
@@ -76,7 +76,7 @@ PLAN = Plan(
     )
 )
 GEN = called_variant("gen", OPERANDS, PLAN)
-NO_ROWS = Rows(0, 0, 1, 0)
+NO_ROWS = ElementRows(0, 0, 1, 0)
 
 SIZES = (0, 1, 255, 256, 257, 1000, 4999)
 each_size = pytest.mark.parametrize("n", SIZES)
@@ -90,7 +90,7 @@ class Service:
         self._kernels = kernels
 
     def __call__(
-        self, entry: str, n: int, *, blocks: int = 3, dtype: DType = B32, rows: Rows = NO_ROWS, order: int = 0,
+        self, entry: str, n: int, *, blocks: int = 3, dtype: DType = B32, rows: ElementRows = NO_ROWS, order: int = 0,
         **given: Any,
     ) -> None:  # fmt: skip
         row = rows.elements * rows.size if entry == "compare_gaps" else rows.elements
@@ -128,16 +128,16 @@ class Service:
         self(
             "compare_bound", len(got), bytes=got.view(np.uint8), expected=expected, magnitude=magnitude,
             relative=relative, unit=unit, absolute=absolute, largest=largest, count=count, first=first, dtype=dtype,
-            rows=Rows(1, len(got), dtype.size, got.nbytes),
+            rows=ElementRows(1, len(got), dtype.size, got.nbytes),
         )  # fmt: skip
         return int(count[0]), int(first[0])
 
-    def differing_elements(self, one: Array, other: Array, rows: Rows) -> tuple[int, int]:
+    def differing_elements(self, one: Array, other: Array, rows: ElementRows) -> tuple[int, int]:
         count, first = np.zeros(1, np.uint64), np.full(1, NOT_FOUND, np.uint64)
         self("compare_elements", rows.total, bytes=one, kept=other, count=count, first=first, rows=rows)
         return int(count[0]), int(first[0])
 
-    def gaps_written(self, memory: Array, rows: Rows, poison: int) -> tuple[int, int]:
+    def gaps_written(self, memory: Array, rows: ElementRows, poison: int) -> tuple[int, int]:
         count, first = np.zeros(1, np.uint64), np.full(1, NOT_FOUND, np.uint64)
         gaps = (rows.count - 1) * (rows.pitch - rows.elements * rows.size)
         self("compare_gaps", gaps, bytes=memory, seed=poison, count=count, first=first, rows=rows)

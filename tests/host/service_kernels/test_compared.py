@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gen.dtypes import BF16, F16, F32, F64, DType
-from gen.gpu.service import Rows
+from gen.gpu.service import ElementRows
 from tests.host.service_kernels.given import NOT_FOUND, Service, each_grid, each_size, words
 
 POISON = 0xFFC1A5B6
@@ -139,7 +139,7 @@ def test_elements_of_every_floating_type_are_read_as_numpy_reads_them(service: S
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("gap", [0, 3])
 def test_elements_between_gaps_are_compared_and_gaps_are_not(service: Service, size: int, gap: int) -> None:
-    rows = Rows(5, 7, size, (7 + gap) * size)
+    rows = ElementRows(5, 7, size, (7 + gap) * size)
     one = words(rows.span // 4 + 4).view(np.uint8)[: rows.span].copy()
     other = one.copy()
     assert service.differing_elements(one, other, rows) == (0, NOT_FOUND)
@@ -153,7 +153,7 @@ def test_elements_between_gaps_are_compared_and_gaps_are_not(service: Service, s
 
 @pytest.mark.parametrize("size", [1, 2, 4, 16])
 def test_a_byte_that_is_written_between_rows_is_found(service: Service, size: int) -> None:
-    rows = Rows(5, 7, size, 10 * size)
+    rows = ElementRows(5, 7, size, 10 * size)
     memory = np.full(rows.span // 4 + 1, POISON, np.uint32).view(np.uint8)[: rows.span].copy()
     for row in range(5):
         memory[row * rows.pitch : row * rows.pitch + 7 * size] = 0
