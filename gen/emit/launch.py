@@ -162,7 +162,7 @@ class _Writer:
         if empty:
             yield f"{inner}if ({' && '.join(empty)}) {{"
             call += "  "
-        if launch.together:
+        if launch.cooperative:
             yield f"{call}cudaLaunchAttribute together{{}};  // all blocks must run at the same time"
             yield f"{call}together.id = cudaLaunchAttributeCooperative;"
             yield f"{call}together.val.cooperative = 1;"

@@ -138,8 +138,8 @@ def _launch(launch: Launch) -> str:
     swaps = "".join(f"; then {one} and {other} change places" for one, other in launch.swap)
     cluster = "x".join(str(extent) for extent in launch.cluster if extent > 1)
     clusters = f" in clusters of {cluster} blocks" if cluster else ""
-    together = ", all blocks at the same time (a cooperative launch)" if launch.together else ""
-    return f"{entry}<<<{shape}>>>({arguments}){clusters}{together}{times}{swaps}"
+    cooperative = ", all blocks at the same time (a cooperative launch)" if launch.cooperative else ""
+    return f"{entry}<<<{shape}>>>({arguments}){clusters}{cooperative}{times}{swaps}"
 
 
 def _json(content: Mapping[str, object]) -> str:

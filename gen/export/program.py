@@ -675,7 +675,7 @@ class _Maker:
         block = ", ".join(map(str, launch.block))
         shared, times = value(launch.shared_bytes), value(launch.times)
         yield f'plan.launch("{launch.entry}", {grid}, {block}, {shared}, {times});'
-        if launch.together:
+        if launch.cooperative:
             yield "plan.together();"
         for argument in launch.arguments:
             if isinstance(argument, str):

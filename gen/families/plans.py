@@ -31,7 +31,7 @@ class Launch:
         setup: it prepares private copies; it is not part of what is timed.
         waiting: launches by the kernels themselves, of which so many may wait at once.
         across: blocks in a row, where grid.x is rows of blocks one after the other; those at the ends may do less.
-        together: blocks wait for each other, so all must run at the same time: CUDA calls such a launch cooperative.
+        cooperative: blocks wait for each other, so all must run at the same time (CUDA).
     """
 
     grid: tuple[Expr, Expr, Expr]
@@ -46,7 +46,7 @@ class Launch:
     setup: bool = False
     waiting: Expr = ZERO
     across: Expr = ONE
-    together: bool = False
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Step:
 
     Attributes:
         time: how often the same launch of the plan ran before, where its arguments say so; else None.
-        together: all blocks must run at the same time.
+        cooperative: all blocks must run at the same time.
     """
 
     entry: str
@@ -172,7 +172,7 @@ class Step:
     waiting: int = 0
     across: int = 1
     time: int | None = None
-    together: bool = False
+    cooperative: bool = False
 
 
 def steps(plan: Plan, sizes: Mapping[str, int]) -> Iterator[Step]:
@@ -215,7 +215,7 @@ class _Planned:
             arguments = tuple(now.get(a, a) if isinstance(a, str) else a for a in self._numbers)
             self._made[buffers] = Step(
                 launch.entry, self.grid, launch.block, arguments, self._shared_bytes, launch.cluster, launch.setup,
-                self._waiting, self._across, time if self._counts else None, launch.together,
+                self._waiting, self._across, time if self._counts else None, launch.cooperative,
             )  # fmt: skip
         return self._made[buffers]
 

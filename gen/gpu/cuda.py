@@ -151,9 +151,9 @@ class CudaDevice:
     def driver_functions(self) -> DriverFunctions:
         """The driver's own."""
         found = [int(call("cuGetProcAddress", name, _CUDA, 0)[0]) for name in _FUNCTIONS]
-        launch, get, push, pop, capturing, identity, together = found
+        launch, get, push, pop, capturing, identity, cooperative = found
         return DriverFunctions(
-            self._handle, (launch, get, push, pop, capturing, identity, together), _handle,
+            self._handle, (launch, get, push, pop, capturing, identity, cooperative), _handle,
             lambda name, grid, block, status: refused(name, grid, block, _words(bindings.CUresult(status))),
         )  # fmt: skip
 
@@ -480,7 +480,7 @@ class CudaPrepared:
         table = (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(cell) for cell in cells))
         self._kept += [cells, table]
         function = self._function(step.entry, step.shared_bytes)
-        return (step.together, function, *step.grid, *step.block, step.shared_bytes, ctypes.addressof(table))
+        return (step.cooperative, function, *step.grid, *step.block, step.shared_bytes, ctypes.addressof(table))
 
     def launch(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> None:
         """Queues every launch."""
@@ -489,8 +489,8 @@ class CudaPrepared:
         for name, cell in self._values.items():
             ctypes.memmove(cell, numbers[name], len(numbers[name]))
         handle = bindings.CUstream(stream)
-        for together, *launch, table in self._launches:
-            if together:
+        for cooperative, *launch, table in self._launches:
+            if cooperative:
                 status, *_ = bindings.cuLaunchCooperativeKernel(*launch, handle, table)
             else:
                 status, *_ = bindings.cuLaunchKernel(*launch, handle, table, 0)

@@ -67,7 +67,7 @@ class PyCudaTimer:
 
     def load(self, compiled: Compiled, variant: Variant | None = None) -> Code:
         """Loads machine code. PyCUDA has no cooperative launch: the driver itself makes these."""
-        if variant is not None and any(launch.together for launch in variant.plan.launches):
+        if variant is not None and any(launch.cooperative for launch in variant.plan.launches):
             return self._device.load(compiled, variant)
         return PyCudaCode(compiled, variant, self._device.limits.shared_bytes_per_block)
 

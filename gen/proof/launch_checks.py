@@ -116,7 +116,7 @@ def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | No
     if registers is not None:
         check_registers(kernel.name, block, registers)
     blocks = grid[0] * grid[1] * grid[2]
-    if step.together and blocks > (most := resident_blocks(kernel, step, limits)):
+    if step.cooperative and blocks > (most := resident_blocks(kernel, step, limits)):
         raise RunError(kernel.name, f"must have at most {most} blocks, which run at the same time", blocks)
     _check_cluster(kernel, step, limits)
 

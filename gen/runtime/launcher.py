@@ -153,7 +153,7 @@ class Launcher:
         launches = tuple(
             (
                 self._functions.handle(code, step.entry, step.shared_bytes), step.grid, step.block, step.shared_bytes,
-                step.together, tuple(_packed(step, self._places | scratch_places)),
+                step.cooperative, tuple(_packed(step, self._places | scratch_places)),
             )
             for step in steps
         )  # fmt: skip

@@ -118,12 +118,12 @@ def _words(planned: Planned, functions: DriverFunctions, memset: int) -> list[in
     """A plan as `gen_keep` reads it."""
     places = {name: place for place, name in enumerate((*planned.arrays, *(one.name for one in planned.scratch)))}
     zeroed = [(places[one.name], one.size) for one in planned.scratch if one.zeroed and one.size]
-    launch, *_, together = functions.addresses
-    words = [launch, together, memset, len(zeroed), *(word for pair in zeroed for word in pair)]
+    launch, *_, cooperative = functions.addresses
+    words = [launch, cooperative, memset, len(zeroed), *(word for pair in zeroed for word in pair)]
     words.append(len(planned.steps))
     for step in planned.steps:
         handle = functions.handle(planned.code, step.entry, step.shared_bytes)
-        words += [handle, *step.grid, *step.block, step.shared_bytes, int(step.together), len(step.arguments)]
+        words += [handle, *step.grid, *step.block, step.shared_bytes, int(step.cooperative), len(step.arguments)]
         for argument in step.arguments:
             words += _argument(argument, places)
     return words

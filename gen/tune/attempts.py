@@ -40,7 +40,7 @@ def identity(entrant: Entrant, problem: Problem, limits: Limits) -> str:
                 one if isinstance(one, str) else (one[0].name, one[1].at(first), one[1].at(second))
                 for one in launch.arguments
             ],
-            launch.cluster, launch.times.at(sizes), launch.follows, launch.swap, launch.setup, launch.together,
+            launch.cluster, launch.times.at(sizes), launch.follows, launch.swap, launch.setup, launch.cooperative,
         )
         for launch in plan.launches
     ]  # fmt: skip

@@ -26,14 +26,14 @@ extern "C" __global__ void NAME(float* out) {
 
 def launch(
     cache: Path, grid: tuple[int, int, int] = (1, 1, 1), block: tuple[int, int, int] = (1, 1, 1), *,
-    shared_bytes: int = 0, arch: str = "sm_90", registers: int | None = None, together: bool = False,
+    shared_bytes: int = 0, arch: str = "sm_90", registers: int | None = None, cooperative: bool = False,
 ) -> None:  # fmt: skip
     """Launches a kernel that stores one number; raises RunError if that is refused."""
     x, y, z = map(constant, grid)
     made = fake_variant(
         "limits",
         (OUT,),
-        Plan((Launch((x, y, z), block, ("out",), shared_bytes=constant(shared_bytes), together=together),)),
+        Plan((Launch((x, y, z), block, ("out",), shared_bytes=constant(shared_bytes), cooperative=cooperative),)),
     )
     known: Mapping[str, int] | None = None if registers is None else {made.name: registers}
     runner = HostRunner(
@@ -47,10 +47,10 @@ def launch(
 
 def test_blocks_that_run_at_the_same_time(cache: Path) -> None:
     most = Limits.of("sm_90").multiprocessors * 2  # of 1024 threads
-    launch(cache, (most, 1, 1), (1024, 1, 1), together=True)
+    launch(cache, (most, 1, 1), (1024, 1, 1), cooperative=True)
     launch(cache, (most + 1, 1, 1), (1024, 1, 1))
     with pytest.raises(RunError, match=f"at most {most} blocks, which run at the same time"):
-        launch(cache, (most + 1, 1, 1), (1024, 1, 1), together=True)
+        launch(cache, (most + 1, 1, 1), (1024, 1, 1), cooperative=True)
 
 
 @pytest.mark.parametrize(

@@ -279,5 +279,5 @@ def test_many_steps_of_what_stays_on_the_multiprocessors_are_one_launch() -> Non
     plan = persistent.plan(spec, persistent.config.from_tag("c8_y20_w8_t6", "persistent"))
     sizes = {**extents_of(spec, (2048, 2048), steps=1000), **Limits.of("sm_90").sizes()}
     (step,) = plan_steps(plan, sizes)
-    assert step.together
+    assert step.cooperative
     assert step.grid == (126, 1, 1)

@@ -226,7 +226,7 @@ class Persistent(StencilAlgorithm[PersistentConfig]):
                 (I64, size(STEPS)),
             ),
             shared_bytes=ONE * _shared_bytes(spec, config),
-            together=True,
+            cooperative=True,
         )  # fmt: skip
         side, end = halo.lanes * config.cells * number, halo.rows * config.tile_cols * number
         scratch = (
