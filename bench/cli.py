@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from gen.cli import gpu as gpus
 from gen.cli import output
 from gen.cli.app import errors_told
-from gen.cli.common import Invocation, OptionError, Out, families_of, home_of, option
+from gen.cli.common import Home, Invocation, OptionError, families_of, home_of, option
 from gen.cli.gpu import Gpu
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def bench(
         list[str] | None, typer.Option("--family", metavar="MODULE:NAME", help="A family from outside gen; repeatable.")
     ] = None,
     gpu: Gpu = 0,
-    out: Out = None,
+    folder: Home = None,
     list_cases: Annotated[bool, typer.Option("--list", help="Print the cases as JSON, and measure nothing.")] = False,
 ) -> None:
     """Measure against other libraries: torch, torch.compile, CuPy, cupyx, CUB, cuBLAS, JAX, and a plain kernel.
@@ -165,7 +165,7 @@ def bench(
         return
     if json is not None:
         check_writable(json)
-    home = home_of(out)
+    home = home_of(folder)
     all_winners(home)  # gen.load would only warn, and all be measured untuned
     end = None if budget is None else time.monotonic() + budget
     log = cache_home(home) / "bench.log"

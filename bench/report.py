@@ -111,14 +111,14 @@ def picture(page: Path, place: Path) -> None:
 def main() -> int:
     """Writes the page, and draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="the page (%(default)s)")
+    parser.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="the page (%(default)s)")
     parser.add_argument("--picture", action="store_true", help=f"also draw {PICTURE.relative_to(ROOT)}")
     options = parser.parse_args()
     with TemporaryDirectory() as home:
         fill(Path(home))
-        app(["report", "-o", str(options.output), "--out", home], standalone_mode=False)
+        app(["report", "-o", str(options.out), "--home", home], standalone_mode=False)
     if options.picture:
-        picture(options.output, PICTURE)
+        picture(options.out, PICTURE)
     return 0
 
 

@@ -124,7 +124,7 @@ def _tuned(home: Path) -> None:
 def begun(home: Path, *arguments: str) -> subprocess.Popen[str]:
     """`gen tune` with these arguments."""
     return subprocess.Popen(
-        [sys.executable, "-m", "gen", "tune", *arguments, "--out", str(home)],
+        [sys.executable, "-m", "gen", "tune", *arguments, "--home", str(home)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

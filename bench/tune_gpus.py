@@ -126,7 +126,7 @@ def rate_of(numbers: Sequence[int], seconds: float, home: Path) -> Rate:
     """A run of `gen tune` from nothing."""
     home.mkdir()
     (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
-    words = ["tune", TUNED, "--gpu", ",".join(map(str, numbers)), "--budget", f"{seconds}s", "--out", str(home)]
+    words = ["tune", TUNED, "--gpu", ",".join(map(str, numbers)), "--budget", f"{seconds}s", "--home", str(home)]
     done = subprocess.run([sys.executable, "-m", "gen", *words, "--json"], stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise RunError("gen tune", "must find winners; it says above why it has not", f"status {done.returncode}")

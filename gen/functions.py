@@ -13,7 +13,8 @@ import warnings
 from abc import ABC, abstractmethod
 from builtins import all as _all
 from builtins import min as _least
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from math import prod as _product
 from typing import Any, Generic, TypeVar
@@ -268,7 +269,9 @@ def _permuted(
         if isinstance(axes, list):
             return _permuted(order_of, x, tuple(axes), out, stream, device)
         given = read("x", x)
-        kernel = loaded(permutation(order_of(axes, len(given.shape)), given.dtype), _hashable("device", device))
+        with _named_as(dtype="The dtype of x"):
+            spec = permutation(order_of(axes, len(given.shape)), given.dtype)
+        kernel = loaded(spec, _hashable("device", device))
         _keep(kernel, order_of, x, axes, device, type(device))
     return kernel(x, out=out, stream=stream)
 
@@ -318,7 +321,8 @@ def reduction_of(
     op: str, elements: np.dtype[Any], ndim: int, axis: Any, keepdims: bool, dtype: Any, ddof: int
 ) -> ReductionSpec:
     """The spec of a reduction of an array with so many axes, one for all calls that mean the same."""
-    return reduction(op, elements, axis=_axes(axis, ndim), keepdims=keepdims, dtype=dtype, ddof=ddof)
+    with _named_as(elements="The dtype of x"):
+        return reduction(op, elements, axis=_axes(axis, ndim), keepdims=keepdims, dtype=dtype, ddof=ddof)
 
 
 @lru_cache(MOST_KERNELS, typed=True)
@@ -330,7 +334,8 @@ def _correlation(
     shape, modes, origins = laid_out(ndim, weights_shape, mode, origin, axes)
     weights = np.frombuffer(content, weights_dtype).reshape(shape)
     boundary: Any = modes
-    spec = stencil(weights, boundary=boundary, dtype=dtype, cval=cval, origin=origins, word="correlate")
+    with _named_as(boundary="mode", dtype="The dtype of input"):
+        spec = stencil(weights, boundary=boundary, dtype=dtype, cval=cval, origin=origins, word="correlate")
     return loaded(spec, device)
 
 
@@ -386,6 +391,16 @@ def laid_out(
 def loaded(spec: Spec, device: Any) -> Kernel:
     """The kernel of a spec, one for all calls that come to the same."""
     return load(spec, device=device)
+
+
+@contextmanager
+def _named_as(**arguments: str) -> Iterator[None]:
+    """Names the argument of a function where the field of a spec that it became is refused."""
+    try:
+        yield
+    except SpecError as error:
+        field = error.subject.rpartition(".")[2]
+        raise SpecError(arguments.get(field, field), error.rule, error.value, next_step=error.next_step) from None
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...] | None:

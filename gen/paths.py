@@ -15,16 +15,16 @@ from gen import __version__
 from gen.errors import GenError
 
 
-def output_home(out: Path | None = None) -> Path:
-    """The folder of results: `out`, else $GEN_HOME, else `out/local/` in a checkout, else the user's data folder.
+def output_home(given: Path | None = None) -> Path:
+    """The folder of results: `given`, else $GEN_HOME, else `out/local/` in a checkout, else the user's data folder.
 
     In a checkout git ignores it. Nothing is made on disk.
 
     Raises:
         GenError: the folder asked for is a file.
     """
-    if out is not None:
-        return _folder("--out", out)
+    if given is not None:
+        return _folder("--home", given)
     home = os.environ.get("GEN_HOME")
     if home:
         return _folder("$GEN_HOME", Path(home))
@@ -36,14 +36,10 @@ def output_home(out: Path | None = None) -> Path:
     return user_data_path("gen-cuda", appauthor=False)
 
 
-def catalogue_home(out: Path | None = None) -> Path:
-    """The folder of the catalogue's kernels: the checkout's `out/`, which git tracks, unless another is named.
-
-    Raises what `output_home` raises.
-    """
+def catalogue_home() -> Path | None:
+    """The folder of the catalogue's kernels where that is not the folder of results: a checkout's `out/`."""
     checkout = _checkout()
-    named = out is not None or os.environ.get("GEN_HOME")
-    return output_home(out) if named or checkout is None else checkout / "out"
+    return None if checkout is None or os.environ.get("GEN_HOME") else checkout / "out"
 
 
 def cache_home(home: Path) -> Path:

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 import gen
 from gen.cli import new, spec
 from gen.cli.catalogue import list_families, render
-from gen.cli.common import Invocation, status_of
+from gen.cli.common import Command, Invocation, status_of
 from gen.cli.compare import compare
 from gen.cli.doctor import doctor
 from gen.cli.explain import explain
@@ -86,6 +86,10 @@ class Commands(TyperGroup):
             for one in (found, *getattr(found, "commands", {}).values()):
                 _without_types(one.get_params(ctx))
         return found
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Takes `--help-all` before a command for `--help`."""
+        return super().parse_args(ctx, ["--help"] if args[:1] == ["--help-all"] else args)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that was named."""
@@ -162,7 +166,7 @@ def _add(panel: str, *commands: Callable[..., None]) -> None:
         text, _, examples = (getdoc(command) or "").rpartition("\n\nExamples: ")
         name = "list" if command is list_families else command.__name__
         epilog = f"Examples: {examples}".replace("\n", " ")
-        app.command(name, help=text, epilog=epilog, rich_help_panel=panel)(command)
+        app.command(name, cls=Command, help=text, epilog=epilog, rich_help_panel=panel)(command)
 
 
 _YOURS = "Programs and kernels of your own"

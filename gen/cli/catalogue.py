@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, Out, complete_family, complete_name, families_of, find_or_choose, home_of, option
+from gen.cli.common import (
+    Home,
+    Json,
+    complete_family,
+    complete_spec_or_variant,
+    families_of,
+    find_or_choose,
+    home_of,
+    option,
+)
 from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
@@ -49,7 +58,9 @@ def render(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|SPEC", autocompletion=complete_name, help="A full name, or reduceShfl; a spec with --shape."
+            metavar="NAME|SPEC",
+            autocompletion=complete_spec_or_variant,
+            help="A full name, or reduceShfl; a spec with --shape.",
         ),
     ],
     shape: Annotated[
@@ -57,7 +68,7 @@ def render(
     ] = None,
     count: Counts = None,
     arch: Annotated[str | None, option("--arch", "SM", "With --shape: for GPUs of this architecture.")] = None,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Print the CUDA source of a variant.
@@ -69,7 +80,7 @@ def render(
     """
     from gen.emit.render import render as text_of
 
-    variant = find_or_choose(families_of(ctx), name, home_of(out), shape, count or (), arch)
+    variant = find_or_choose(families_of(ctx), name, home_of(results), shape, count or (), arch)
     text = text_of(variant)
     if not json:
         sys.stdout.write(text)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from gen.errors import ConfigError, GenError, ShapeError, SpecError, UnknownNameError
 
@@ -28,6 +29,30 @@ def option(name: str, metavar: str, meaning: str, *, rare: bool = False) -> Any:
     return typer.Option(name, metavar=metavar, show_default=False, help=meaning, hidden=rare)
 
 
+class Command(TyperCommand):
+    """A command that takes `--help-all`, which shows its rare options too."""
+
+    def __init__(self, *those: Any, **options: Any) -> None:
+        """As Typer calls it."""
+        super().__init__(*those, **options)
+        self._rare: list[Any] = [one for one in self.params if getattr(one, "hidden", False)]
+        if self._rare:
+            self.epilog = f"{self.epilog or ''} `--help-all` shows options that are rarely needed too.".lstrip()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What is left of the arguments. Ends the command where they ask for all of its help."""
+        if "--help-all" not in args:
+            return super().parse_args(ctx, args)
+        for one in self._rare:
+            one.hidden = False
+        try:
+            typer.echo(ctx.get_help())
+        finally:
+            for one in self._rare:
+                one.hidden = True
+        raise typer.Exit
+
+
 def folder_of(option: str) -> Callable[[str], Path]:
     """Reads a folder's option. Path("") is ".": a variable of the shell that is not set would fill the current one."""
 
@@ -39,36 +64,15 @@ def folder_of(option: str) -> Callable[[str], Path]:
     return read
 
 
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        parser=folder_of("--out"),
-        metavar="DIR",
-        show_default=False,
-        help="The folder of what gen writes. Default: $GEN_HOME, else out/local/ in a checkout, else a data folder.",
-    ),
-]
+def home_option(in_checkout: str) -> Any:
+    """The option that names the folder of results, with the default that it has in a checkout."""
+    meaning = f"The folder of results. Default: $GEN_HOME, else {in_checkout} in a checkout, else a data folder."
+    return typer.Option("--home", parser=folder_of("--home"), metavar="DIR", show_default=False, help=meaning)
 
 
-def _show_all(ctx: typer.Context, wanted: bool) -> None:
-    """Prints the help of a command with the options that `--help` leaves out, and ends."""
-    if not wanted:
-        return
-    rare: list[Any] = [one for one in ctx.command.params if getattr(one, "hidden", False)]
-    for one in rare:
-        one.hidden = False
-    try:
-        typer.echo(ctx.get_help())
-    finally:
-        for one in rare:
-            one.hidden = True
-    raise typer.Exit
+Home = Annotated[Path | None, home_option("out/local/")]
 
 
-HelpAll = Annotated[
-    bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show what is rarely needed too.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -98,35 +102,57 @@ def families_of(ctx: typer.Context) -> tuple[Family[Any], ...]:
     return families(*invocation.families)
 
 
-def complete_name(incomplete: str) -> list[str]:
-    """What a shell offers for the beginning of a name: families, specs, kernels by their names."""
-    from gen.families import FAMILIES
-    from gen.paths import output_home
-    from gen.runtime.dispatch import winners_of
-    from gen.store.folder import read_specs
-
-    home = output_home(None)
-    found = {path.stem for path in home.glob("*.cu")} | {winner.variant for winner in winners_of(home)}
-    with suppress(GenError):
-        found |= set(read_specs(home))
-    for family in FAMILIES:
-        found |= {family.name, *(named.name for named in family.named), *map(family.name_of, family.catalogue)}
-    return sorted(name for name in found if name.startswith(incomplete))
-
-
 def complete_family(incomplete: str) -> list[str]:
     """What a shell offers for the beginning of a family's name."""
     from gen.families import FAMILIES
 
-    return [family.name for family in FAMILIES if family.name.startswith(incomplete)]
+    return _begun_by(incomplete, [family.name for family in FAMILIES])
 
 
-def home_of(out: Path | None, default: Callable[[Path | None], Path] | None = None) -> Path:
-    """The folder of results, or by another of `gen.paths`. Raises OptionError if what was asked for is no folder."""
+def complete_spec(incomplete: str) -> list[str]:
+    """What a shell offers for the beginning of a spec's name: those of the catalogues, and those written down."""
+    from gen.families import FAMILIES
+    from gen.paths import output_home
+    from gen.store.folder import read_specs
+
+    found = {family.name_of(spec) for family in FAMILIES for spec in family.catalogue}
+    with suppress(GenError):
+        found |= set(read_specs(output_home()))
+    return _begun_by(incomplete, found)
+
+
+def complete_family_or_spec(incomplete: str) -> list[str]:
+    """What a shell offers where either may stand."""
+    return sorted((*complete_family(incomplete), *complete_spec(incomplete)))
+
+
+def complete_spec_or_variant(incomplete: str) -> list[str]:
+    """What a shell offers where a spec or a variant may stand: kernels by their names too."""
+    from gen.families import FAMILIES
+    from gen.paths import output_home
+    from gen.runtime.dispatch import winners_of
+
+    home = output_home()
+    found = {path.stem for path in home.glob("*.cu")} | {winner.variant for winner in winners_of(home)}
+    found |= {named.name for family in FAMILIES for named in family.named}
+    return _begun_by(incomplete, found | set(complete_spec(incomplete)))
+
+
+def complete_any(incomplete: str) -> list[str]:
+    """What a shell offers where a family, a spec or a variant may stand."""
+    return sorted((*complete_family(incomplete), *complete_spec_or_variant(incomplete)))
+
+
+def _begun_by(incomplete: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def home_of(given: Path | None) -> Path:
+    """The folder of results. Raises OptionError if what was asked for is no folder."""
     from gen.paths import output_home
 
     try:
-        return (default or output_home)(out)
+        return output_home(given)
     except GenError as error:
         raise OptionError(error.subject, error.rule, error.value) from error
 
@@ -187,10 +213,13 @@ def find(families: tuple[Family[Any], ...], name: str, home: Path) -> Variant:
 
     if name.endswith(SUFFIX) and Path(name).is_file():
         return _written(families, Path(name))
-    spec, _, number = name.partition(":")
-    if number.isdecimal():
-        name = _numbered(families, spec, home, int(number))
-    return _named(families, name, home)
+    return _named(families, resolved(families, name, home), home)
+
+
+def resolved(families: tuple[Family[Any], ...], name: str, home: Path) -> str:
+    """The name of a variant in the place of its number, `SPEC:2`; any other name as it is."""
+    spec, colon, number = name.partition(":")
+    return _numbered(families, spec, home, int(number)) if colon and number.isdecimal() else name
 
 
 def _numbered(families: tuple[Family[Any], ...], spec_name: str, home: Path, number: int) -> str:

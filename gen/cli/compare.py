@@ -10,7 +10,7 @@ import typer
 
 from gen.cli import gpu as gpus
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, complete_name, families_of, home_of, option
+from gen.cli.common import Home, Json, OptionError, complete_spec, families_of, home_of, option
 from gen.cli.explain import Counts
 from gen.cli.gpu import Gpu
 
@@ -29,7 +29,7 @@ _VERDICTS = {"WIN": "gen is faster", "LOSS": "gen is slower", "TIE": "no differe
 def compare(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="SPEC", autocompletion=complete_name, help="A spec such as reduction_sum_f32.")
+        str, typer.Argument(metavar="SPEC", autocompletion=complete_spec, help="A spec such as reduction_sum_f32.")
     ],
     shape: Annotated[str, typer.Option("--shape", metavar="SHAPE", help="Of the first input: 8192x8192, 2^28.")],
     count: Counts = None,
@@ -42,7 +42,7 @@ def compare(
         ),
     ] = None,
     gpu: Gpu = 0,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Compare the kernel that gen.load gives for a spec and a shape with torch, torch.compile, CuPy and JAX.
@@ -64,7 +64,7 @@ def compare(
     from gen.tune.problems import read_runtime_parameters, read_shape
 
     asked = find_peers(None if peers is None else peers.split(","))
-    home = home_of(out)
+    home = home_of(results)
     family, spec = family_and_spec(families_of(ctx), name, home)
     runtime_parameters = read_runtime_parameters(count or ())
     check_runtime_parameters(runtime_parameters, [(family, spec)])

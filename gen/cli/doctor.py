@@ -1,4 +1,4 @@
-"""`gen doctor`: what is installed, what is missing, and what that costs."""
+"""`gen doctor`: what is installed, what is missing, and what does not work without it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gen.paths import how_to_install
 
 
 def doctor(json: Json = False) -> None:
-    """Show what gen stands on: versions, what is missing, what that costs and how to get it.
+    """Show what gen needs: versions, what is missing, what does not work without it, and how to install it.
 
     Exits with 1 if something is missing without which kernels cannot be compiled or proven.
 
@@ -38,7 +38,7 @@ def doctor(json: Json = False) -> None:
             (
                 finding.name,
                 finding.version or "-",
-                "ok" if finding.ok else "MISSING" if finding.required else "optional",
+                _state(finding),
                 finding.needed_for,
             )
             for finding in findings
@@ -46,12 +46,20 @@ def doctor(json: Json = False) -> None:
         output.table(("what", "version", "state", "needed for"), rows)
         for finding in missing:
             output.text()
-            how = "is too old, or unusable" if finding.version else "is missing"
-            how = "were measured with other kernels than today's, in part" if finding.name == WINNERS else how
-            output.text(f"{finding.name} {how}. What that costs: {finding.missing_costs}.")
+            how = "cannot be used in this version" if finding.version else "is not installed"
+            how = "are stale in part" if finding.name == WINNERS else how
+            output.text(f"{finding.name} {how}: {finding.missing_costs}.")
             output.text(finding.install, indent=2)
     if any(finding.required for finding in missing):
         raise typer.Exit(1)
+
+
+def _state(finding: Finding) -> str:
+    """`ok`; what is required in capitals; what gen does without in small letters."""
+    if finding.ok:
+        return "ok"
+    state = "stale" if finding.name == WINNERS else "unusable" if finding.version else "missing"
+    return state.upper() if finding.required else state
 
 
 WINNERS = "tuned winners"
@@ -61,7 +69,7 @@ OLDEST_DRIVER = 13  # loads what NVRTC 13 compiles
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that gen stands on.
+    """One thing that gen needs.
 
     Attributes:
         name: what it is called.
@@ -83,7 +91,7 @@ class Finding:
 
 
 def examine() -> tuple[Finding, ...]:
-    """Everything that gen stands on, what it needs most first. Never raises; starts no GPU."""
+    """Everything that gen needs, what it needs most first. Never raises; starts no GPU."""
     from gen.gpu.device import cuda_of_driver
     from gen.report.counters import profiler
     from gen.runtime import launcher
@@ -107,69 +115,69 @@ def examine() -> tuple[Finding, ...]:
         finding("gen", gen.__version__, "everything", "everything", "", required=True),
         finding(
             "NVRTC", _asked(_nvrtc_version), "compiling kernels",
-            "kernels are written and proven, but not compiled, measured or loaded",
+            "kernels are written and proven, but not compiled for a GPU, so neither measured nor called there",
             "pip install 'nvidia-cuda-nvrtc==13.0.*'", required=True,
         ),
         finding(
             "cuda-bindings", _distribution("cuda-bindings"),
-            f"calling NVRTC; calling kernels{in_tuning}", "no kernel is compiled",
+            f"calling NVRTC; calling kernels{in_tuning}", "no kernel is compiled for a GPU",
             "pip install 'cuda-bindings>=13,<14'", least=13, most=13, required=True,
         ),
         finding(
-            "CUDA headers", _asked(headers_version), "kernels of half precision",
-            "they are neither compiled nor proven",
+            "CUDA headers", _asked(headers_version), "kernels of float16 and bfloat16",
+            "these kernels are neither compiled nor proven",
             "pip install 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'",
             ok=headers_for_gpp() is not None, required=True,
         ),
         finding(
             "g++", _says(shutil.which("g++"), "-dumpfullversion"), "proving kernels on the CPU",
-            "nothing is proven without a GPU", f"apt install g++, version {OLDEST_GXX} or newer",
+            "no kernel is proven", f"apt install g++, version {OLDEST_GXX} or newer",
             least=OLDEST_GXX, required=True,
         ),
         Finding(
-            "Python's headers", python, "repeating calls of kernels in a few microseconds", "a call takes about 30 us",
+            "Python's headers", python, "calling kernels with little overhead", "a call takes about 30 us, not a few",
             "apt install python3-dev, and g++", launcher.lacking() is None,
         ),
         _winners(),
         finding(
             "addr2line", _says(shutil.which("addr2line"), "--version"),
             "naming the line of a kernel that broke a rule on the CPU",
-            "the rule and the kernel are named, the line is not", "apt install binutils",
+            "errors of a proof name the kernel, and not the line", "apt install binutils",
         ),
         finding(
             "clang-format", _says(_clang_format(), "--version"),
-            "checking that emitted files are formatted (development)",
-            "`make check` cannot run; using gen is not affected", how_to_install("dev"),
+            "checking that emitted files are formatted, in make check",
+            "make check fails; all else works", how_to_install("dev"),
         ),
         finding(
             "GPU driver (CUDA)", cuda_of_driver(), "running kernels on a GPU",
-            "kernels are compiled and proven, but neither measured nor loaded",
+            "kernels are compiled and proven, but neither measured nor called on a GPU",
             "install NVIDIA's driver, of CUDA 13.0 or newer", least=OLDEST_DRIVER,
         ),
         Finding(
             "PyCUDA", _distribution("pycuda"), "loading and timing kernels in gen tune; compiling with nvcc",
-            "cuda-bindings loads and times kernels instead; --compiler nvcc cannot be used",
-            f"with nvcc on the PATH: {how_to_install('pycuda')}", pycuda,
+            "cuda-bindings is used in its place, and gen tune --compiler nvcc does not work",
+            f"{how_to_install('pycuda')}, with nvcc on the PATH", pycuda,
         ),
         finding(
             "nvidia-ml-py", _distribution("nvidia-ml-py"), "seeing clocks, and who else uses the GPU",
-            "trials note neither", how_to_install("gpu"),
+            "gen tune does not notice that clocks fall, or that others use the GPU", how_to_install("gpu"),
         ),
         finding(
             "device linker", _asked(lambda: find_linker().version),
-            "kernels that launch kernels: gpuRecursiveReduce and its kin",
-            "they are written, but not compiled, measured or loaded", how_to_install("link"),
+            "kernels that launch kernels, such as gpuRecursiveReduce",
+            "these kernels are written, but not compiled", how_to_install("link"),
         ),
         finding(
             "nvdisasm", _says(disassembler(), "--version", "release"),
             "counting the instructions of machine code, in gen explain",
-            "gen explain counts none, and does not say which cache operators are there",
+            "gen explain counts no instructions, and names no cache operators",
             how_to_install("sass"),
         ),
         finding(
             "Nsight Compute (ncu)", _says(profiler(), "--version", "Version"),
             "reading the hardware's counters, in gen explain on a GPU",
-            "gen explain shows only what is counted on the CPU run",
+            "gen explain shows only what is counted on the CPU",
             "install Nsight Compute, which comes with the CUDA toolkit; on Debian and Ubuntu: "
             "apt install cuda-nsight-compute-13-0",
         ),
@@ -191,7 +199,8 @@ def _winners() -> Finding:
     found = len(list(stale(winners, known, known_specs(known, home), limits_for(None, device))))
     return Finding(
         WINNERS, str(len(winners)), "calling what was measured to be the fastest",
-        f"where one of these {found} would be called, an estimate may go before it", "gen tune --stale, on the GPU",
+        f"{found} of these {len(winners)} were measured with an older kernel, so an estimate may choose another one",
+        "gen tune --stale, on the GPU",
         not found,
     )  # fmt: skip
 

@@ -9,10 +9,10 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
 from gen.cli.common import (
+    Home,
     Json,
-    Out,
     check_feasible,
-    complete_name,
+    complete_spec_or_variant,
     families_of,
     find_or_choose,
     home_of,
@@ -58,14 +58,16 @@ def explain(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|SPEC", autocompletion=complete_name, help="A full name, or reduceShfl; a spec with --shape."
+            metavar="NAME|SPEC",
+            autocompletion=complete_spec_or_variant,
+            help="A full name, or reduceShfl; a spec with --shape.",
         ),
     ],
     vs: Annotated[str | None, option("--vs", "OTHER", "Another, to compare with.")] = None,
     shape: Shape = None,
     count: Counts = None,
     arch: Arch = None,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Explain what a variant does and what bounds it; with --vs, what another does differently.
@@ -93,7 +95,7 @@ def explain(
         limits = limits_for(None if old else arch, device)
     except UnknownNameError as error:
         raise UnknownNameError(error.subject, f"{error.rule}; or {', '.join(LITERATURE)}", error.value) from None
-    home = home_of(out)
+    home = home_of(results)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     chosen_for = None if old else arch
     variants = [find_or_choose(families, one, home, shape, count or (), chosen_for) for one in names]

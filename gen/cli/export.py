@@ -10,7 +10,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, Out, complete_name, families_of, folder_of, home_of, option
+from gen.cli.common import Home, Json, complete_spec, families_of, folder_of, home_of, option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ def export(
     ctx: typer.Context,
     specs: Annotated[
         list[str],
-        typer.Argument(metavar="SPEC...", autocompletion=complete_name, help="Specs such as reduction_sum_f32."),
+        typer.Argument(metavar="SPEC...", autocompletion=complete_spec, help="Specs such as reduction_sum_f32."),
     ],
     folder: Annotated[
         Path,
         typer.Option(
-            "--output",
+            "--out",
             "-o",
-            parser=folder_of("--output"),
+            parser=folder_of("--out"),
             metavar="DIR",
             help="The folder to write: a new or an empty one.",
             show_default=False,
@@ -51,7 +51,7 @@ def export(
             "--shape", "SHAPE", "Keep only variants that arrays of this shape get, and base; repeatable: 8192x8192."
         ),
     ] = None,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Write a library of C++ that computes specs, with a C header, a CMake package and a Python module.
@@ -68,7 +68,7 @@ def export(
     from gen.runtime.dispatch import family_and_spec, winners_of
     from gen.tune.problems import read_shape
 
-    home, families = home_of(out), families_of(ctx)
+    home, families = home_of(results), families_of(ctx)
     found = [family_and_spec(families, one, home) for one in dict.fromkeys(specs)]
     library = name or (found[0][0].name_of(found[0][1]) if len(found) == 1 else "gen_kernels")
     made.check_name(library)
@@ -79,12 +79,12 @@ def export(
     targets = targets_of(archs, winners)
     compiler = _compiler(home, archs)
     programs: list[Program] = []
-    with output.progress(specs=len(found)) as step:
+    with output.progress(traced=len(found)) as step:
         for family, spec in found:
             own = [winner.device for winner in winners if winner.spec == family.name_of(spec)]
             kept = [target for target in targets if not target.device or target.device in own]
             programs.append(program_of(family, spec, kept, winners, shapes))
-            step("specs")
+            step("traced")
     last = archs[-1] if ptx else None
     codes = _compiled(compiler, programs, last)
     files = made.files_of(library, programs, lambda variant, arch, ptx: codes[variant.name, arch, ptx], last)
@@ -146,7 +146,7 @@ def _compiled(
     count = sum(map(len, wanted.values()))
     found: dict[tuple[str, str, bool], bytes] = {}
     with (
-        output.progress(kernels=count) as step,
+        output.progress(compiled=count) as step,
         CompileFarm(compiler, width=min(count, len(os.sched_getaffinity(0)))) as farm,
     ):
         for arch, texts in wanted.items():
@@ -154,7 +154,7 @@ def _compiled(
                 if isinstance(done, GenError):
                     raise done
                 found[done.name, arch, False] = done.cubin
-                step("kernels")
+                step("compiled")
     for name, text in wanted.get(ptx_for or "", {}).items():
         found[name, str(ptx_for), True] = compiler.ptx(name, text, str(ptx_for))
     return found

@@ -194,7 +194,9 @@ def _tell(so_far: _Progress, limits: Limits, fault: Fault | None, seconds: float
     show_reasons([one.verdict for one in so_far.results.values() if one.verdict.status != "proven"])
     if fault is not None:
         output.text()
-        output.text(f"The same proof finds a fault: {BARRIER} was taken from line {fault.line} of a kernel.", "bold")
+        output.text(
+            f"A planted fault: {BARRIER} was deleted from line {fault.line} of a kernel. The proof says:", "bold"
+        )
         output.verbatim(fault.verdict.reason.rstrip("\n") + "\n")
     fastest = _fastest(so_far)
     if fastest is not None:
@@ -207,9 +209,11 @@ def _tell(so_far: _Progress, limits: Limits, fault: Fault | None, seconds: float
         output.text(f"The minute was over before {waiting} of the variants were proven.")
     output.text(
         f"That took {seconds:.0f} s. On a GPU the same command measures variants of every kernel of the catalogue "
-        "for a minute, writes the winners to tuned.json and as .cu files, and gen.load hands them over."
+        "for a minute, and writes the winners to tuned.json and as .cu files, which gen.load and gen.sum then call."
     )
-    output.text("Next: gen tune --all proves the whole catalogue, which takes minutes; gen list; gen explain NAME.")
+    output.text(
+        "Next: gen tune --all proves the whole catalogue, which takes minutes; gen list transpose; gen explain NAME."
+    )
 
 
 def _fastest(so_far: _Progress) -> Variant | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, home_of
+from gen.cli.common import Home, Json, OptionError, home_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -229,7 +229,7 @@ def _say_beside(others: Sequence[str]) -> None:
         output.note(f"Beside this run, {other} is on the GPU: times may be off.")
 
 
-def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, json: Json = False) -> None:
+def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", results: Home = None, json: Json = False) -> None:
     """Measure what the GPU can do: bandwidths as slopes between 1 and 4 GiB, and what an empty launch costs.
 
     Tuning scores every variant against these figures. They are kept beside the winners.
@@ -241,7 +241,7 @@ def calibrate(gpu: Gpu = 0, compiler: CompilerName = "nvrtc", out: Out = None, j
     from gen.gpu.timing import Instruments
     from gen.store.folder import store_calibration
 
-    home = home_of(out)
+    home = home_of(results)
     with alone(gpu, None, "gen calibrate"):
         found = Instruments.open(gpu, compiler_of(compiler, home)).calibrate()
     place = store_calibration(home, found)

@@ -9,7 +9,7 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import output
-from gen.cli.common import Json, Out, complete_family, families_of, home_of, limits_for, option
+from gen.cli.common import Home, Json, OptionError, complete_family, families_of, home_of, limits_for, option
 from gen.cli.explain import Counts, Shape
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def ladder(
     arch: Annotated[
         str | None, option("--arch", "SM", f"Predict for it. Default: measure on the GPU, or {DEFAULT_ARCH}.")
     ] = None,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Show a family's kernels of the literature in order: time, speed-up of each step and of all, and what changed.
@@ -46,9 +46,12 @@ def ladder(
 
     found, home, runtime_parameters = (
         find_family(families_of(ctx), family),
-        home_of(out),
+        home_of(results),
         read_runtime_parameters(count or ()),
     )
+    if not found.named:
+        known = ", ".join(one.name for one in families_of(ctx) if one.named)
+        raise OptionError("The family", f"must have kernels of the literature: {known}", family)
     device = find_gpu() if arch is None else None
     limits = limits_for(arch, device)
     rungs = listed(found, limits, shape, runtime_parameters)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, families_of, home_of, option
+from gen.cli.common import Home, Json, OptionError, families_of, home_of, option
 
 
 def lock(
@@ -21,7 +21,7 @@ def lock(
             "Bring the winners to the workers of a Dask cluster too, tcp://HOST:8786, and lock them there.",
         ),
     ] = None,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Lock the choice of kernels: from now on nothing changes the winners in the folder of results.
@@ -36,7 +36,7 @@ def lock(
     from gen.store.folder import read_specs
     from gen.tune import locked
 
-    home = home_of(out)
+    home = home_of(results)
     if off and scheduler is not None:
         raise OptionError(
             "--off and --scheduler", "do not go together: each worker's folder is unlocked on its machine"

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, OptionError, families_of, folder_of
+from gen.cli.common import Command, Json, OptionError, families_of, folder_of
 
 # The class and the name that `gen --family` and `gen prove` take, once `mine` is replaced; by the built-in family.
 _ALGORITHMS = {
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*", re.ASCII)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name: small letters, digits and single underscores.")]
 Folder = Annotated[
     Path,
-    typer.Option("--output", "-o", parser=folder_of("--output"), metavar="DIR", help="The folder to write into."),
+    typer.Option("--out", "-o", parser=folder_of("--out"), metavar="DIR", help="The folder to write into."),
 ]
 
 
@@ -34,8 +34,10 @@ def add_to(app: typer.Typer, panel: str) -> None:
     """Adds the commands under a heading."""
     new = typer.Typer(no_args_is_help=True)
     new.callback(help="Write the files of an algorithm or a family of your own, which prove as they are.")(_new)
-    new.command("algorithm", epilog="Examples: `gen new algorithm transpose mine`, then what it prints.")(algorithm)
-    new.command("family", epilog="Examples: `gen new family mine`, `gen new family mine -o kernels`.")(family)
+    examples = "Examples: `gen new algorithm transpose mine`, then what it prints."
+    new.command("algorithm", cls=Command, epilog=examples)(algorithm)
+    examples = "Examples: `gen new family mine`, `gen new family mine -o kernels`."
+    new.command("family", cls=Command, epilog=examples)(family)
     app.add_typer(
         new,
         name="new",

@@ -13,7 +13,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, Out, complete_name, families_of, find, home_of
+from gen.cli.common import Home, Json, complete_any, families_of, find, home_of
 from gen.errors import CompileError, MissingToolError, UnknownNameError, UnlinkedError
 
 if TYPE_CHECKING:
@@ -35,21 +35,21 @@ def prove(
         list[str] | None,
         typer.Argument(
             metavar="NAME|FILE",
-            autocompletion=complete_name,
+            autocompletion=complete_any,
             show_default=False,
             help="Variants by full name or as the literature calls them, families, specs such as reduction_sum_f32, "
             "and files of kernels that gen wrote, or folders of them.",
         ),
     ] = None,
-    all_algorithms: Annotated[
+    everything: Annotated[
         bool,
         typer.Option(
-            "--all-algorithms",
+            "--all",
             help="Without a name: beside the base and named variants, a pairwise cover of every algorithm's space.",
         ),
     ] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31, help="Of numbers, sizes and orders.")] = 0,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Prove that kernels compute what NumPy computes, without a GPU.
@@ -75,8 +75,8 @@ def prove(
     from gen.proof.verdicts import Host, with_registers
     from gen.workers import result_of
 
-    families, home, limits = families_of(ctx), home_of(out), Limits.of(DEFAULT_ARCH)
-    asked = asked_for(families, targets or (), home, cover=all_algorithms, limits=limits)
+    families, home, limits = families_of(ctx), home_of(results), Limits.of(DEFAULT_ARCH)
+    asked = asked_for(families, targets or (), home, cover=everything, limits=limits)
     found: list[Verdict] = []
     compiler = compiler_at_hand(cache_home(home))
     pool = ThreadPoolExecutor(1)
@@ -198,7 +198,10 @@ def name_changed(paths: Sequence[Path]) -> None:
     if len(paths) > MAX_NAMED_FILES:
         output.note(f"And {len(paths) - MAX_NAMED_FILES} more files.")
     if paths:
-        output.note("gen generate writes such files anew. A change that is to stay belongs into the template.")
+        output.note(
+            f"gen generate --home {paths[0].parent} writes such files anew. A change that is to stay belongs into the "
+            "template."
+        )
 
 
 def compiler_at_hand(cache: Path) -> Nvrtc | None:

@@ -32,7 +32,7 @@ def rehearse(
     ctx: typer.Context,
     target: str | None,
     arch: str | None,
-    out: Path | None,
+    results: Path | None,
     budget: float | None,
     *,
     everything: bool,
@@ -56,7 +56,7 @@ def rehearse(
     from gen.tune.select import of_specs
 
     deadline = None if budget is None else time.monotonic() + budget
-    families, home, device = families_of(ctx), home_of(out), find_gpu()
+    families, home, device = families_of(ctx), home_of(results), find_gpu()
     limits, compiler = limits_for(arch, device), Nvrtc(cache_home(home))
     if limits.arch not in compiler.architectures:
         if arch is not None:

@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, Out, families_of, home_of
+from gen.cli.common import Home, Json, families_of, home_of
 from gen.errors import StoreError
 
 
 def report(
     ctx: typer.Context,
-    page: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page that is written.")] = Path(
+    page: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page that is written.")] = Path(
         "report.html"
     ),
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Write one HTML page about what was tuned: winners, rooflines, other libraries, search spaces, kernels.
@@ -32,17 +32,19 @@ def report(
     from gen.compare.kept import read_compared
     from gen.report.page import page as text_of
     from gen.store.folder import known_specs, stored_calibrations
-    from gen.store.trials import Trials
+    from gen.store.trials import FILE, Row, Trials
     from gen.store.tuned import all_winners
 
-    families, home = families_of(ctx), home_of(out)
-    if not home.is_dir():
+    families, home = families_of(ctx), home_of(results)
+    if results is not None and not home.is_dir():
         raise StoreError(str(home), "must be a folder of results", next_step="gen tune makes one on a GPU")
-    store = Trials(home)
-    try:
-        rows = tuple(store.rows())
-    finally:
-        store.close()
+    rows: tuple[Row, ...] = ()
+    if (home / FILE).is_file():
+        store = Trials(home)
+        try:
+            rows = tuple(store.rows())
+        finally:
+            store.close()
     winners, comparisons = all_winners(home), read_compared(home)
     text = text_of(winners, rows, stored_calibrations(home), comparisons, families, known_specs(families, home))
     try:

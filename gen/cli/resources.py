@@ -8,7 +8,16 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, Out, check_feasible, complete_name, families_of, find_or_choose, home_of, limits_for
+from gen.cli.common import (
+    Home,
+    Json,
+    check_feasible,
+    complete_spec_or_variant,
+    families_of,
+    find_or_choose,
+    home_of,
+    limits_for,
+)
 from gen.cli.explain import Counts, Shape
 
 if TYPE_CHECKING:
@@ -22,14 +31,14 @@ def resources(
         str,
         typer.Argument(
             metavar="NAME|SPEC",
-            autocompletion=complete_name,
+            autocompletion=complete_spec_or_variant,
             help="A full name, or reduceShfl; a spec with --shape.",
         ),
     ],
     shape: Shape = None,
     count: Counts = None,
     arch: Annotated[str, typer.Option(metavar="SM", help="The architecture to compile for.")] = DEFAULT_ARCH,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Show what a variant occupies: registers, spills, shared memory, occupancy, bytes in flight.
@@ -49,7 +58,7 @@ def resources(
     from gen.tune.problems import read_runtime_parameters
 
     # The name and the architecture are looked at before the compiler is loaded, which takes half a second.
-    home, limits = home_of(out), limits_for(arch)
+    home, limits = home_of(results), limits_for(arch)
     variant = find_or_choose(families_of(ctx), name, home, shape, count or (), arch)
     check_feasible(variant, limits)
     extents = extents_for(variant, limits, shape, None, read_runtime_parameters(count or ()))

@@ -9,7 +9,17 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, complete_name, families_of, find, home_of, limits_for, option
+from gen.cli.common import (
+    Home,
+    Json,
+    OptionError,
+    complete_spec_or_variant,
+    families_of,
+    find,
+    home_of,
+    limits_for,
+    option,
+)
 from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
@@ -26,7 +36,7 @@ def show(
         str,
         typer.Argument(
             metavar="SPEC|NAME",
-            autocompletion=complete_name,
+            autocompletion=complete_spec_or_variant,
             help="A spec such as reduction_sum_f32, or a variant's name, which may leave out parameters at its end.",
         ),
     ],
@@ -39,7 +49,7 @@ def show(
         str | None,
         option("--arch", "SM", f"For GPUs of this architecture. Default: the GPU's, without one {DEFAULT_ARCH}."),
     ] = None,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Show what is tuned for a spec, what gen.load gives and why, or where a variant was chosen.
@@ -54,7 +64,7 @@ def show(
     from gen.runtime.dispatch import winners_of
     from gen.runtime.load import chooser_for
 
-    families, home = families_of(ctx), home_of(out)
+    families, home = families_of(ctx), home_of(results)
     variant, family, spec = _named(families, name, home)
     spec_name = family.name_of(spec)
     chooser = chooser_for(family, spec, home, arch)
@@ -105,7 +115,7 @@ def _named(families: tuple[Family[Any], ...], name: str, home: Path) -> tuple[Va
     from gen.families.names import Takes, names_variant
     from gen.runtime.dispatch import family_and_spec
 
-    if names_variant(families, name) or ":" in name or (name.endswith(SUFFIX) and Path(name).is_file()):
+    if names_variant(families, name) or (name.endswith(SUFFIX) and Path(name).is_file()):
         variant = find(families, name, home)
         return variant, variant.family, variant.spec
     named = [one.name for family in families for one in family.named]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, home_of, option
+from gen.cli.common import Command, Home, Json, OptionError, home_of, option
 
 _STENCIL = "`gen spec stencil --weights '[[0,1,0],[1,-4,1],[0,1,0]]' --boundary mirror`"
 _AXES = "for all axes, or repeated for each"
@@ -21,7 +21,9 @@ def add_to(app: typer.Typer, panel: str) -> None:
         help="Make a spec whose content no name can hold, and write it down, so that every command knows it."
     )(_specs)
     specs.command(
-        "stencil", epilog=f"Examples: {_STENCIL}, `gen spec stencil --weights '[1,2,1]' --boundary constant:frozen`."
+        "stencil",
+        cls=Command,
+        epilog=f"Examples: {_STENCIL}, `gen spec stencil --weights '[1,2,1]' --boundary constant:frozen`.",
     )(stencil)
     app.add_typer(specs, name="spec", rich_help_panel=panel, epilog=f"Examples: {_STENCIL}.")
 
@@ -51,7 +53,7 @@ def stencil(
         typer.Option("--reassociate", help="Add the terms of symmetric weights in an order of fewer operations."),
     ] = False,
     word: Annotated[str, typer.Option(metavar="WORD", help="What stands in the names of its kernels.")] = "weights",
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Write down a correlation with given weights, as `gen.stencil` makes it and SciPy computes it, and print its name.
@@ -69,7 +71,7 @@ def stencil(
         reassociate=reassociate,
         word=word,
     )
-    name = gen.remember(made, home=home_of(out))
+    name = gen.remember(made, home=home_of(results))
     if json:
         output.data({"spec": name, "summary": made.summary, "content": dict(made.to_json())})
         return

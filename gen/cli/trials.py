@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from gen.cli import output
-from gen.cli.common import Json, OptionError, Out, complete_name, families_of, find, home_of, option
+from gen.cli.common import Home, Json, OptionError, complete_any, families_of, find, home_of, option, resolved
 from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from gen.families.base import Family
     from gen.store.trials import Row
 
 
@@ -27,7 +28,7 @@ def trials(
         str | None,
         typer.Argument(
             metavar="FAMILY|SPEC|NAME",
-            autocompletion=complete_name,
+            autocompletion=complete_any,
             show_default=False,
             help="Only those of a family, a spec or a variant.",
         ),
@@ -55,7 +56,7 @@ def trials(
             "T4 results.",
         ),
     ] = None,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """List what was tried, one line a trial, or one a problem where nothing is asked for.
@@ -64,15 +65,19 @@ def trials(
 
     Examples: `gen trials`, `gen trials transpose_10_b32 --status wrong_result`, `gen trials --export trials.json`.
     """
+    from gen.families.names import find_named
     from gen.store.trials import FILE, Trials
 
-    home = home_of(out)
+    home, families = home_of(results), families_of(ctx)
+    if target is not None:
+        is_named = find_named(families, target) is not None
+        target = find(families, target, home).name if is_named else resolved(families, target, home)
     chosen = {"a name": target, "--device": device, "--status": status, "--shape": shape, "--algorithm": algorithm}
     if limit is not None and export is not None:
         raise OptionError("--limit and --export", "do not go together: a file holds all")
     _check_status(status)
     if not (home / FILE).is_file():
-        _check_target(ctx, target, home, ())
+        _check_target(families, target, home, ())
         _answer_none(home / FILE, export, json)
         return
     store = Trials(home)
@@ -83,7 +88,7 @@ def trials(
             if _wanted(row, target, device, shape, algorithm)
         ]
         if not rows:
-            _check_target(ctx, target, home, list(store.rows()))
+            _check_target(families, target, home, list(store.rows()))
     finally:
         store.close()
     if export is not None:
@@ -116,16 +121,15 @@ def _say_none(place: Path) -> None:
     output.text(f"No trial is recorded in {place}. On a machine with a GPU, gen tune records them.")
 
 
-def _check_target(ctx: typer.Context, target: str | None, home: Path, rows: Sequence[Row]) -> None:
+def _check_target(families: tuple[Family[Any], ...], target: str | None, home: Path, rows: Sequence[Row]) -> None:
     """Raises UnknownNameError for what is no name of a family, a spec or a variant, nor of a trial that is there."""
     from gen.families.names import find_spec, unknown
     from gen.store.folder import read_specs
 
-    families = families_of(ctx)
     named = [named.name for family in families for named in family.named]
     if target is None or target in [family.name for family in families] or any(_of(row, target) for row in rows):
         return
-    if "__" in target or target in named:
+    if "__" in target:
         find(families, target, home)
         return
     try:

@@ -15,11 +15,10 @@ from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import outcomes, output
 from gen.cli.common import (
-    HelpAll,
+    Home,
     Json,
     OptionError,
-    Out,
-    complete_name,
+    complete_family_or_spec,
     families_of,
     folder_of,
     home_of,
@@ -50,7 +49,7 @@ def tune(
         str | None,
         typer.Argument(
             metavar="FAMILY|SPEC",
-            autocompletion=complete_name,
+            autocompletion=complete_family_or_spec,
             show_default=False,
             help="A family, or a spec such as reduction_sum_f32. Default: all.",
         ),
@@ -88,7 +87,7 @@ def tune(
         option(
             "--part",
             "K/N",
-            "Only the K-th of N parts of the problems, for the jobs of a cluster: each with an --out of its own, which "
+            "Only the K-th of N parts of the problems, for the jobs of a cluster: each with a --home of its own, which "
             "gen merge makes one folder of.",
             rare=True,
         ),
@@ -122,8 +121,8 @@ def tune(
         option(
             "--gpu",
             "N,...",
-            "The numbers of the GPUs that variants are tried on, of one model: 0, or 0,1; with --scheduler a part of a "
-            "model's name. Default: all of the first one's model that nobody uses.",
+            "The numbers of the GPUs that variants are tried on, of one model: 0, or 0,1. Default: all of the first "
+            "one's model that nobody uses.",
         ),
     ] = None,
     scheduler: Annotated[
@@ -136,6 +135,10 @@ def tune(
             rare=True,
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        option("--device", "TEXT", "With --scheduler: only on GPUs whose names hold this.", rare=True),
+    ] = None,
     compiler: CompilerName = "nvrtc",
     arch: Annotated[
         str | None,
@@ -146,9 +149,8 @@ def tune(
             f"{DEFAULT_ARCH}.",
         ),
     ] = None,
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
-    help_all: HelpAll = False,  # noqa: ARG001  read by its callback
 ) -> None:
     """Find the fastest variant of each spec on the GPUs at hand; without one, rehearse that.
 
@@ -178,7 +180,7 @@ def tune(
 
     limit = seconds = None if budget is None else read_seconds(budget)
     number, parts = (1, 1) if part is None else read_part(part)
-    numbers = None if gpu is None or scheduler is not None else gpus.read_numbers(gpu)
+    numbers = None if gpu is None else gpus.read_numbers(gpu)
     if budget is None and target is None and not shape:
         seconds = WHOLE_CATALOGUE
     plain = seconds is not None and budget is None and not (shape_class or part or prune or scheduler)
@@ -199,10 +201,12 @@ def tune(
     }
     asked: dict[str, Any] = {**what, **which, **how}
     given = [name for name, value in asked.items() if not (value is None or value is False or name == "--budget")]
-    not_there = [name for name, value in {**what, "--arch": arch is not None}.items() if value]
+    not_there = [name for name, value in {**what, "--arch": arch, "--gpu": gpu}.items() if value]
     if scheduler is not None and not_there:
-        rule = "do not go together: the workers of a cluster only search"
+        rule = "do not go together: the workers of a cluster only search, on all GPUs of the model that --device names"
         raise OptionError(f"--scheduler and {not_there[0]}", rule)
+    if model is not None and scheduler is None:
+        raise OptionError("--device", "must come with --scheduler: --gpu names GPUs of this machine")
     here = arch is None and scheduler is None
     device = find_gpu(0 if numbers is None else numbers[0]) if here else None
     if device is None and scheduler is None:
@@ -212,10 +216,10 @@ def tune(
             rule = f"{alone} rehearses, which takes minutes: it compiles and proves, and measures nothing"
             error = DeviceError if arch is None else OptionError
             raise error(*needs(given), at_hand, next_step=f"Without {' and '.join(given)}, {rule}")
-        rehearse(ctx, target, arch, out, limit, everything=everything, json=json)
+        rehearse(ctx, target, arch, results, limit, everything=everything, json=json)
         return
     check_together(what, which, how)
-    families, home = families_of(ctx), home_of(out)
+    families, home = families_of(ctx), home_of(results)
     wanted = () if stale else problems(
         families, target, known_specs(families, home), shape or (),
         runtime_parameters=read_runtime_parameters(count or ()), classes=shape_class or (), alignment=alignment,
@@ -245,7 +249,7 @@ def tune(
         then = partial(_beside_torch, families, home, first, device.limits) if plain and not stale else None
         _measure(wanted, place, seconds, options, then, json=json)
     else:
-        place = gpus.of_cluster(scheduler, gpu, compiler, families, home)
+        place = gpus.of_cluster(scheduler, model, compiler, families, home)
         _measure(wanted, place, seconds, options, json=json)
 
 
@@ -422,21 +426,21 @@ def merge(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR...", parser=folder_of("DIR"), help="Folders that gen tune has written.")
     ],
-    out: Out = None,
+    results: Home = None,
     json: Json = False,
 ) -> None:
     """Take what other folders hold into the folder of results, and write the kernels of the winners.
 
-    That is winners, trials, comparisons, specs and calibrations. With `gen tune --part K/N --out DIR` the jobs of a
+    That is winners, trials, comparisons, specs and calibrations. With `gen tune --part K/N --home DIR` the jobs of a
     cluster tune a part each; this makes one folder of theirs. Of two winners for the same device, spec and sizes the
     later one stays, of two of one day the faster.
 
-    Examples: `gen merge part1 part2`, `gen merge part* --out tuned --json`.
+    Examples: `gen merge part1 part2`, `gen merge part* --home tuned --json`.
     """
     from gen.compare.kept import merge as merge_comparisons
     from gen.tune.merge import merge as merged
 
-    home = home_of(out)
+    home = home_of(results)
     found = merged(folders, families_of(ctx), home)
     comparisons = merge_comparisons(folders, home)
     if json:

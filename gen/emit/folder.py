@@ -20,8 +20,8 @@ from gen.errors import GenError, StoreError
 from gen.families.base import Family, Variant
 from gen.families.names import base_variants, search_space, variant
 
-ELSEWHERE = "Name another folder with --out or $GEN_HOME"
-MAKE_ROOM = "Make room, or name another folder with --out or $GEN_HOME"
+ELSEWHERE = "Name another folder with --home or $GEN_HOME"
+MAKE_ROOM = "Make room, or name another folder with --home or $GEN_HOME"
 ABANDONED = 3600.0  # seconds after which nobody writes a file any more
 _MADE = re.compile(r"\.[0-9a-f]{32}\.tmp")  # what a file is called until it is whole
 

@@ -25,6 +25,7 @@ _TYPES = (*DTYPES, C64.name, C128.name)
 S = TypeVar("S", bound=Spec)
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _DIGEST = re.compile(r"_[0-9a-f]{8}_", re.ASCII)
+_NUMBERED = re.compile(r":\d+\Z", re.ASCII)
 _VARIANT = "must be FAMILY_SPEC__ALGORITHM_TAG or a kernel of the literature"
 
 
@@ -221,14 +222,14 @@ def _no_spec(families: Sequence[Family[Any]], name: str, known: Known, takes: Ta
 
 
 def names_variant(families: Sequence[Family[Any]], name: str) -> bool:
-    """Whether a name has the form of a variant's, or is that of a kernel of the literature."""
-    return "__" in name or find_named(families, name) is not None
+    """Whether a name has the form of a variant's, is a number of `gen show`, SPEC:2, or a kernel of the literature."""
+    return "__" in name or _NUMBERED.search(name) is not None or find_named(families, name) is not None
 
 
 def spec_of_variant(families: Sequence[Family[Any]], name: str) -> str | None:
     """The spec in the name of a variant, or that of a kernel of the literature; None where a name has none."""
     kernel = _kernel(families, name)
-    spec_name, separator, _ = (name if kernel is None else kernel.name).partition("__")
+    spec_name, separator, _ = (_NUMBERED.sub("__", name) if kernel is None else kernel.name).partition("__")
     return spec_name if separator and _begun(families, spec_name) is not None else None
 
 

@@ -111,7 +111,7 @@ def check_unlocked(home: Path) -> None:
     if is_locked(home):
         raise StoreError(
             str(home), f"is locked by {LOCK_FILE}: its winners stay as they are",
-            next_step=f"{UNLOCK}; or name another folder with --out",
+            next_step=f"{UNLOCK}; or name another folder with --home",
         )  # fmt: skip
 
 

@@ -198,7 +198,7 @@ class Cluster:
         if len(alike) != 1:
             there = ", ".join(f"{count} x {one}" for one, count in sorted(self.models.items()))
             rule = "must name one model of the cluster's GPUs, by a part of its name"
-            raise DeviceError("--gpu", f"{rule}: there are {there}", "none" if model is None else model)
+            raise DeviceError("--device", f"{rule}: there are {there}", "none" if model is None else model)
         gpus = [gpu for gpu in self._gpus if gpu.model == alike[0]]
         return DevicePool({str(gpu): partial(_RemoteDevice, self._client, gpu, self._tools) for gpu in gpus})
 

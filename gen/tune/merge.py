@@ -40,7 +40,7 @@ def merge(folders: Sequence[Path], families: Sequence[Family[Any]], home: Path) 
     check_unlocked(home)
     for folder in folders:
         if not folder.is_dir():
-            raise StoreError(str(folder), "must be a folder of results", next_step="gen tune --out DIR makes one")
+            raise StoreError(str(folder), "must be a folder of results", next_step="gen tune --home DIR makes one")
     winners = [winner for folder in folders for winner in read_winners(folder)]
     known = known_specs(families, home)
     specs: dict[str, Any] = {}

@@ -58,10 +58,10 @@ def test_every_family_says_what_runs_there() -> None:
 
 @pytest.mark.parametrize("arch", WALKED)
 def test_what_can_be_compiled_is_looked_at(arch: str) -> None:
-    status, out, err = run("resources", KERNEL, "--arch", arch, "--out", OUT)
+    status, out, err = run("resources", KERNEL, "--arch", arch, "--home", OUT)
     assert (status, out.splitlines()[0]) == (0, f"{KERNEL} on {arch}")
     stood_in = err
-    status, out, err = run("explain", KERNEL, "--arch", arch, "--shape", "2048x2", "--out", OUT)
+    status, out, err = run("explain", KERNEL, "--arch", arch, "--shape", "2048x2", "--home", OUT)
     assert (status, out.splitlines()[0]) == (0, f"{KERNEL} on {arch}, at n 2048")
     known = Limits.of(arch).stand_in
     assert err == stood_in == ("" if known is None else f"{known}\n")  # once a run
@@ -70,7 +70,7 @@ def test_what_can_be_compiled_is_looked_at(arch: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_70", *UNKNOWN])
 def test_what_cannot_be_compiled_is_said(arch: str) -> None:
     for command in ("resources", "explain"):
-        status, out, err = run(command, KERNEL, "--arch", arch, "--out", OUT)
+        status, out, err = run(command, KERNEL, "--arch", arch, "--home", OUT)
         assert (status, out) == (2, "")
         assert "error: The architecture must be one that nvrtc" in err
         assert f"(got '{arch}')" in err
@@ -85,6 +85,6 @@ def test_it_is_pruned_and_tuned_there(arch: str, tmp_path: Path, monkeypatch: py
     assert rules.before_compiling(made) is None
     assert rules.before_timing(Entrant(made, used)) is None
     let_tune_find(FakeTuningDevice(limits=limits), monkeypatch)
-    status, out, err = run("tune", PROBE, "--out", str(tmp_path))
+    status, out, err = run("tune", PROBE, "--home", str(tmp_path))
     assert (status, "records_tpb" in out) == (0, True), err
     assert err.count("those of sm_") == (limits.stand_in is not None)

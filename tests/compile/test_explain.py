@@ -25,7 +25,7 @@ OUT = str(output_home())  # what is built is kept between runs of the tests, by 
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["explain", *arguments, "--out", OUT], prog_name="gen")
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["explain", *arguments, "--home", OUT], prog_name="gen")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr
 

@@ -20,6 +20,7 @@ from gen.gpu.device import GpuInfo
 from gen.paths import output_home
 from gen.report.ladder import Rung
 from gen.tune.device import IsolatedDevice
+from tests import documented
 from tests.fake_tuning import DyingBench, Misdeed, time_of
 from tests.fakes import FakeCompiler
 
@@ -29,7 +30,7 @@ SIDE = "128x128"  # every block runs
 
 def run(*arguments: str) -> tuple[int, str, str]:
     result = CliRunner(env={"COLUMNS": "240"}).invoke(
-        app, ["ladder", *arguments, "--arch", "sm_90", "--out", OUT], prog_name="gen"
+        app, ["ladder", *arguments, "--arch", "sm_90", "--home", OUT], prog_name="gen"
     )
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr
@@ -39,6 +40,7 @@ def rungs(*arguments: str) -> dict[str, Any]:
     status, out, err = run(*arguments, "--json")
     assert status == 0, err
     found = json.loads(out)
+    documented.check(["ladder"], found)
     assert (found["arch"], found["measured"], found["device"]) == ("sm_90", False, None)
     return {rung["name"]: rung for rung in found["rungs"]}
 
@@ -123,9 +125,14 @@ def unexplained(rungs: list[Rung], *_: object) -> list[Rung]:
 
 
 def on_gpu(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner(env={"COLUMNS": "240"}).invoke(app, ["ladder", *arguments, "--out", OUT], prog_name="gen")
+    result = CliRunner(env={"COLUMNS": "240"}).invoke(app, ["ladder", *arguments, "--home", OUT], prog_name="gen")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_family_of_which_no_book_has_kernels_has_no_ladder() -> None:
+    status, _, err = on_gpu("merge")
+    assert (status, "must have kernels of the literature: reduction" in err) == (2, True)
 
 
 @pytest.mark.usefixtures("short")

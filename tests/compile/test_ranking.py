@@ -24,7 +24,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.mark.exhaustive
 def test_a_rehearsal_ranks_and_keeps_no_winner(home: Path) -> None:
-    done = CliRunner().invoke(app, ["tune", "probe_aos2_f32", "--arch", "sm_90", "--out", str(home), "--json"])
+    done = CliRunner().invoke(app, ["tune", "probe_aos2_f32", "--arch", "sm_90", "--home", str(home), "--json"])
     assert done.exit_code == 0, done.output
     content = json.loads(done.stdout)
     assert content["measured"] is False

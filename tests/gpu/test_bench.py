@@ -91,7 +91,7 @@ def test_what_no_peer_computes_is_checked_and_timed_alone(case: ComparisonCase, 
 def test_the_command_compares_with_what_is_installed(torch: Any, home: Path) -> None:
     assert torch.cuda.is_available()
     rows = run(
-        "compare", "stencil_heat_de794a2b_f32", "--shape", "900x1000", "--peers", "torch", "--out", home, "--json"
+        "compare", "stencil_heat_de794a2b_f32", "--shape", "900x1000", "--peers", "torch", "--home", home, "--json"
     )
     assert {row["peer"] for row in rows.data["rows"] if row["ratio"]} == {"gen", "torch"}, rows.data
 

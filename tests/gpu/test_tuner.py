@@ -185,7 +185,7 @@ def test_a_run_writes_winners_and_a_rerun_measures_nothing_anew(
 
 
 def test_kills_at_random_moments_lose_nothing_that_was_recorded(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gen", "tune", "transpose", "--shape", "2048x1024", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "gen", "tune", "transpose", "--shape", "2048x1024", "--home", str(tmp_path)]
     random, seen = np.random.default_rng(3), 0
     for _ in range(4):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -259,7 +259,7 @@ def test_a_cache_that_cannot_be_written_is_told_of_before_anything_runs(script: 
     ended = run(*ONE)
     assert (ended.status, script.started) == (1, 0)
     assert "bench.log cannot be written" in ended.err
-    assert "Name another folder with --out or $GEN_HOME" in " ".join(ended.err.split())
+    assert "Name another folder with --home or $GEN_HOME" in " ".join(ended.err.split())
 
 
 @pytest.mark.parametrize("tune", [(), ("--tune", "1")])

@@ -171,7 +171,7 @@ def test_gpus_of_another_run_are_left_out(address: str, tmp_path: Path, caplog: 
 
 def test_a_model_that_is_not_there_is_refused(address: str, tmp_path: Path) -> None:
     with Cluster(address, FakeTools(tmp_path)) as found:
-        with pytest.raises(DeviceError, match=r"--gpu must name one model .*: there are 4 x Fake GPU \(got A100\)"):
+        with pytest.raises(DeviceError, match=r"--device must name one model .*: there are 4 x Fake GPU \(got A100\)"):
             found.devices("A100")
         found.models["Fake GPU 2"] = 1
         with pytest.raises(DeviceError, match=r"there are 4 x Fake GPU, 1 x Fake GPU 2 \(got none\)"):
@@ -216,23 +216,23 @@ def test_the_command_tunes_on_a_cluster_and_locks_the_choice_there(
     monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 397 == 0 else None)
     monkeypatch.setattr("gen.tune.locked.all_winners", read_winners)  # without those that came with gen
     monkeypatch.setattr(module, "MachineTools", lambda _compiler: FakeTools(tmp_path))
-    wanted = ("transpose_10_b32", "--shape", "64x96", "--out", tmp_path / "home")
+    wanted = ("transpose_10_b32", "--shape", "64x96", "--home", tmp_path / "home")
     status, said = gen(*wanted, "--scheduler", address)
     assert status == 0
     assert "Compiles on 4 threads, and times on 4 x Fake GPU." in said
     assert "4 x Fake GPU, driver 1.0" in said
     (winner,) = read_winners(tmp_path / "home")
     assert winner.device == "Fake GPU"
-    assert "must name one model" in gen(*wanted, "--scheduler", address, "--gpu", "H100")[1]
-    for option in ("--verify", "--frozen", "--stale"):
+    assert "must name one model" in gen(*wanted, "--scheduler", address, "--device", "H100")[1]
+    for option in ("--verify", "--frozen", "--stale", "--gpu=0"):
         status, said = gen("transpose_10_b32", "--scheduler", address, option)
-        assert (status, f"--scheduler and {option} do not go together" in said) == (2, True)
+        assert (status, f"--scheduler and {option.removesuffix('=0')} do not go together" in said) == (2, True)
     (workers_home / FILE).write_text(text_of_winners([replace(winner, device="Own GPU")]))
-    status, said = lock("--out", tmp_path / "home", "--scheduler", address)
+    status, said = lock("--home", tmp_path / "home", "--scheduler", address)
     assert status == 0
     assert said.count(f"{workers_home} is locked with them.") == WORKERS
     assert is_locked(workers_home)
     assert winner in read_winners(workers_home)
     assert read_winners(workers_home) == read_winners(tmp_path / "home")
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
-    assert lock("--out", tmp_path / "home", "--scheduler", "tcp://127.0.0.1:1")[0] == 1
+    assert lock("--home", tmp_path / "home", "--scheduler", "tcp://127.0.0.1:1")[0] == 1

@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +51,7 @@ SPECS = ("reduction_sum_f32", "transpose_10_b32", "stencil_heat_de794a2b_f32", "
 SHAPES = {"transpose_10_b32": ((1000, 1003), (4096, 4096), (8, 8), (3, 5000))}  # of specs that are exported for these
 SAMPLES = 300
 CHECKOUT = Path(__file__).parents[2]
+DRIVER = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 PROBLEMS = 100  # of each spec on each target
 WINNERS = winners_of(output_home())
 TARGETS = tuple(target for target in targets_of(["sm_90"], WINNERS) if "H100" not in target.device)
@@ -203,7 +204,7 @@ def test_a_library_of_another_version_is_refused(library: ModuleType) -> None:
 
 
 def test_without_a_driver_the_library_says_so(library: ModuleType) -> None:
-    if Path("/usr/lib/x86_64-linux-gnu/libcuda.so.1").exists():
+    if Path(DRIVER).exists():
         pytest.skip("there is a driver")
     scalar = library._tensor(ADDRESS << 4, (), None, (2, 32), 0)
     assert refusal(library, SPECS[0], vector(library, 5), scalar).startswith("There is no CUDA driver on this machine")
@@ -261,6 +262,55 @@ def test_the_module_needs_python_alone(library: ModuleType) -> None:
     )  # fmt: skip
     assert done.stdout.startswith("transpose_10_b32__")
     assert "(in, out, 1000, 1003, 1003, 1000" in done.stdout
+
+
+PROGRAM = """#include <cstdint>
+#include <cstdio>
+#include "reduction_sum_f32.h"
+{includes}
+int call(DLTensor in, DLTensor out, const void* in_address, void* out_address, void* stream) {{
+{body}
+  return status;
+}}
+"""
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/export.md"])
+def test_what_pages_show_of_programs_fits_what_is_exported(
+    page: str, programs: dict[str, Program], tmp_path: Path
+) -> None:
+    name, text = SPECS[0], (CHECKOUT / page).read_text(encoding="utf-8")
+    files = files_of(name, [programs[name]], None)
+    (tmp_path / f"{name}.h").write_bytes(files[f"include/{name}.h"])
+    (block,) = re.findall(r"^```cpp\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    if page == "README.md":
+        block = block.replace("(in, out,", "(in_address, out_address,")
+    includes = [line for line in block.splitlines() if line.startswith("#include")]
+    body = "\n".join(line for line in block.splitlines() if line not in includes)
+    (tmp_path / "program.cpp").write_text(PROGRAM.format(includes="\n".join(includes), body=body))
+    done = subprocess.run(
+        ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-fsyntax-only", "program.cpp"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for line in re.findall(r"^(?:find_package|target_link_libraries).*$", text, re.MULTILINE):
+        shown = line.replace("program", "example").removesuffix(")")
+        assert shown in files["example/CMakeLists.txt"].decode(), line
+
+
+def test_the_python_that_the_page_shows_runs(
+    library: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = re.findall(r"^```py\n(.*?)^```", (CHECKOUT / "docs/export.md").read_text(), re.MULTILINE | re.DOTALL)
+    monkeypatch.setitem(sys.modules, SPECS[0], library)
+    about = {"shape": (5,), "typestr": "<f4", "data": (ADDRESS, False), "strides": None, "version": 3}
+    names: dict[str, object] = {"x": SimpleNamespace(__cuda_array_interface__=about)}
+    before, call, after = block.partition("total = sums.reduction_sum_f32(x)")
+    exec(before, names)
+    with pytest.raises(library.Error, match="only torch and CuPy are known to make one"):  # of this stand-in's type
+        exec(call, names)
+    exec(after, names)
+    assert capsys.readouterr().out.startswith("reduction_sum_f32__")
 
 
 def test_only_variants_for_the_shapes_asked_for_are_in_the_library(programs: dict[str, Program]) -> None:

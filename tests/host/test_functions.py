@@ -246,7 +246,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("convolve", (np.zeros(2), np.ones(2)), {"origin": None}, "origin must be a whole number"),
     ("correlate", (np.zeros(2), np.ones(2)), {"mode": ("wrap", "wrap")}, "mode must be one for all axes, or 1"),
     ("correlate", (np.zeros(2), np.ones(2), np.int32), {}, "output must be an array, or the dtype of input, float64"),
-    ("correlate", (np.zeros(2), np.ones(2)), {"mode": "periodic"}, "boundary must be one of"),
+    ("correlate", (np.zeros(2), np.ones(2)), {"mode": "periodic"}, "^mode must be one of"),
     *(
         (
             name,
@@ -257,6 +257,9 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         for name, more in (("sum", ()), ("permute_dims", ((0,),)), ("correlate", (np.ones(2),)))
         for odd in ("tpu", [0])
     ),
+    ("correlate", (np.zeros(2, int), np.ones(2)), {}, "^The dtype of input must be one of"),
+    ("sum", (np.zeros(3, "U1"),), {}, "^The dtype of x must be one of"),
+    ("sum", (np.zeros(3),), {"dtype": "f33"}, "^dtype must be one of"),
 ]
 
 

@@ -43,12 +43,12 @@ def test_in_a_checkout_results_go_where_git_ignores_them_and_the_catalogue_to_ou
     assert paths.output_home() == CHECKOUT / "out" / "local"
     assert paths.catalogue_home() == CHECKOUT / "out"
     monkeypatch.setenv("GEN_HOME", "/elsewhere")
-    assert paths.catalogue_home() == Path("/elsewhere")
-    assert paths.catalogue_home(CHECKOUT) == CHECKOUT
+    assert paths.catalogue_home() is None
 
 
 def test_an_installed_gen_writes_to_the_users_data_folder(installed: Path) -> None:
-    assert paths.output_home() == paths.catalogue_home() == installed / "data" / "gen-cuda"
+    assert paths.output_home() == installed / "data" / "gen-cuda"
+    assert paths.catalogue_home() is None
 
 
 def test_what_is_missing_is_installed_from_where_gen_came_from(installed: Path) -> None:  # noqa: ARG001
@@ -79,7 +79,7 @@ def test_a_tilde_is_the_users_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert paths.output_home() == tmp_path / "kernels"
 
 
-@pytest.mark.parametrize("subject", ["--out", "$GEN_HOME"])
+@pytest.mark.parametrize("subject", ["--home", "$GEN_HOME"])
 def test_a_file_in_place_of_the_folder_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subject: str
 ) -> None:
@@ -87,7 +87,7 @@ def test_a_file_in_place_of_the_folder_is_refused(
     file.touch()
     monkeypatch.setenv("GEN_HOME", str(file))
     with pytest.raises(GenError) as caught:
-        paths.output_home(file if subject == "--out" else None)
+        paths.output_home(file if subject == "--home" else None)
     assert str(caught.value) == f"{subject} must be a folder (got {file})"
 
 

@@ -288,19 +288,21 @@ def test_a_browser_draws_the_plots_sorts_filters_and_follows_links(made: str, tm
     assert "missing is not defined" in said[0]
 
 
-def test_the_command_writes_a_page_from_the_folder_of_results(tmp_path: Path) -> None:
+def test_the_command_writes_a_page_from_the_folder_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Trials(tmp_path)
     store.add(rows()[:12])
     store.close()
     file = tmp_path / "mine.html"
-    shown = run("report", "-o", file, "--out", tmp_path)
+    shown = run("report", "-o", file, "--home", tmp_path)
     assert (shown.status, shown.err) == (0, "")
     assert "12 trials" in shown.out
     assert "Nothing was compared" in file.read_text(encoding="utf-8")
     assert re.search(r"12 trials,\s+10 right", read(file.read_text(encoding="utf-8")).text)
-    refused = run("report", "-o", tmp_path / "absent" / "x.html", "--out", tmp_path)
+    refused = run("report", "-o", tmp_path / "absent" / "x.html", "--home", tmp_path)
     assert refused.status != 0
     assert "cannot be written" in refused.err
-    misspelt = run("report", "-o", file, "--out", tmp_path / "misspelt")
+    monkeypatch.setenv("GEN_HOME", str(tmp_path / "nothing tuned"))  # in a new checkout too, shipped winners are shown
+    assert " 0 trials" in run("report", "-o", file).out
+    misspelt = run("report", "-o", file, "--home", tmp_path / "misspelt")
     assert misspelt.status == 1
     assert not (tmp_path / "misspelt").exists()

@@ -35,7 +35,7 @@ each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fam
 
 
 def covered(family: Family[Any]) -> Mapping[str, tuple[Variant, ...]]:
-    """The variants of a family that `gen prove --all-algorithms` runs, by algorithm."""
+    """The variants of a family that `gen prove --all` runs, by algorithm."""
     found = select(
         [family], None, lambda name: find_variant(FAMILIES, name, {}), lambda name: find_spec(FAMILIES, name, {}),
         cover=True, limits=LIMITS,

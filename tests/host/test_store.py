@@ -112,7 +112,7 @@ def test_own_winners_lie_over_those_that_came_with_gen(monkeypatch: pytest.Monke
     first_calls_of(own).parent.mkdir()
     first_calls_of(own).write_text(json.dumps({"schema": 1, "winners": [{**mine, "variant": "reduceShfl"}]}))
     assert [winner.variant for winner in all_winners(own)] == ["reduceShfl", "reduceShfl"]
-    monkeypatch.setattr(tuned, "shipped", lambda _: own / "tuned.json")  # as of `--out out` in a checkout
+    monkeypatch.setattr(tuned, "shipped", lambda _: own / "tuned.json")  # as of `--home out` in a checkout
     assert len(all_winners(own)) == 1
     monkeypatch.setattr(tuned, "shipped", lambda _: None)
     assert all_winners(tmp_path) == ()

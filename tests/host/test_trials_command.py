@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from bench.predict import read_table
 from gen.cli.app import app
+from gen.families import FAMILIES
+from gen.families.names import find_variant
 from gen.store.trials import FILE, Trials
 from tests.host.test_trial_files import ROW, WRONG
 
@@ -42,15 +44,25 @@ def keys(*arguments: str) -> set[str]:
 
 @pytest.mark.usefixtures("home")
 def test_a_name_that_nothing_has_is_answered_with_the_nearest_that_something_has(tmp_path: Path) -> None:
-    for at in ((), ("--out", tmp_path / "empty")):
+    for at in ((), ("--home", tmp_path / "empty")):
         assert "Did you mean transpose_10_b32" in gen("transpose_10_b23", *at, status=2)
         assert "(got 'nosuch'). gen trials lists what was tuned" in gen("nosuch", *at, status=2)
         assert "Did you mean reduceShfl" in gen("reduceShf", *at, status=2)
         assert "must be one of" in gen("transpose_10_b32__nosuch", *at, status=2)
-    assert "No trial is recorded" in gen("stencil", "--out", tmp_path / "empty")
+    assert "No trial is recorded" in gen("stencil", "--home", tmp_path / "empty")
     assert "No trial is like that" in gen("stencil")
     assert "No trial is like that" in gen("reduction_max_i32")
     assert "No trial is like that" in gen("transpose_10_b32", "--status", "timeout")
+
+
+def test_a_variant_is_named_by_its_number_and_as_the_literature_calls_it(home: Path) -> None:
+    numbered = json.loads(CliRunner().invoke(app, ["show", "reduction_sum_f32", "--json"]).stdout)["choices"][0]
+    padded = find_variant(FAMILIES, "transposeSmemPad", {}).name
+    store = Trials(home)
+    store.add([replace(ROW, key="c", variant=padded), replace(SUM, key="d", variant=numbered["variant"])])
+    store.close()
+    assert keys("transposeSmemPad") == {"c"}
+    assert keys(f"reduction_sum_f32:{numbered['number']}") == {"d"}
 
 
 @pytest.mark.usefixtures("home")
@@ -134,7 +146,7 @@ def test_files_that_cannot_be_used_are_errors_in_words(tmp_path: Path) -> None:
 
 def test_where_nothing_was_recorded_that_is_said_and_nothing_is_made(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
-    assert "No trial is recorded in" in gen("--out", empty)
-    assert json.loads(gen("--out", empty, "--json")) == []
-    assert "must hold trials for --export" in gen("--out", empty, "--export", tmp_path / "all.json", status=1)
+    assert "No trial is recorded in" in gen("--home", empty)
+    assert json.loads(gen("--home", empty, "--json")) == []
+    assert "must hold trials for --export" in gen("--home", empty, "--export", tmp_path / "all.json", status=1)
     assert list(tmp_path.iterdir()) == []

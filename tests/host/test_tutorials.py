@@ -3,6 +3,7 @@
 In a block of `console` every command runs, and the lines below it are part of what it prints: it fails where they say
 so. Blocks of `python` are one program; `text` is part of what the block above prints. A block below a comment with the
 name of a file is that file. Blocks of `sh` need a GPU: their commands of gen run on a GPU that the tests simulate.
+Where torch or JAX is not installed, the Python of their pages is compiled only. `FRAGMENTS` has other blocks.
 """
 
 from __future__ import annotations
@@ -21,10 +22,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
+import yaml
 from typer.testing import CliRunner
 
 from bench.notebook import NOTEBOOK, run
 from gen.cli.app import app
+from gen.emit.render import render
+from gen.families import FAMILIES
+from gen.families.names import base_variants
 from gen.gpu.timing import Calibration, Instruments
 from gen.tune.search import Space
 from tests.fake_process import FakeProcess
@@ -51,6 +57,12 @@ RUN_BY = {
     "export": {"(gen export|cmake|pip wheel|example/example) .*": "test_export.py"},
     "torch": {"cmake .*": "test_torch_operators_in_cpp.py"},
 }
+# Parts of programs and of kernels: by page and language, with the file of the test that builds or finds them.
+FRAGMENTS = {
+    ("README", "cpp"): "host/test_export.py", ("README", "cuda"): "host/test_docs.py",
+    ("export", "cpp"): "host/test_export.py", ("export", "cmake"): "host/test_export.py",
+    ("export", "py"): "host/test_export.py", ("export", "cuda"): "compile/test_nvcc.py",
+}  # fmt: skip
 # Programs of bench/, which have tests of their own, and of others.
 BESIDE = ("bench", "alias", ".venv/bin/python", "python", "dask")
 BLOCK = re.compile(r"(?:^<!-- file: (\S+) -->\n)?^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -130,9 +142,12 @@ def commands_in(page: Path) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("page", MARKED)
 def test_a_page_runs_and_prints_what_it_shows(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
+    for _, language, block in BLOCK.findall(text):
+        if language == "python":
+            compile(block, str(page), "exec")
     for library in re.findall(r"^import (torch|jax)$", text, re.MULTILINE):
         pytest.importorskip(library)
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     printed = ""
     for file, language, block in BLOCK.findall(text):
         if file:
@@ -155,6 +170,23 @@ def test_a_page_runs_and_prints_what_it_shows(page: Path) -> None:
                 assert (CHECKOUT / SHOWN_BY[page.stem]).is_file()
             else:
                 assert_shown(block, printed)
+        elif (page.stem, language) == ("systems", "cuda"):
+            (system,) = (family for family in FAMILIES if family.name == "system")
+            assert block in render(base_variants(system, names["wave"])[0])
+        elif language == "yaml":
+            for step in yaml.safe_load(block)["steps"]:
+                check_usage(step.get("run", ""))
+        elif language != "sh" and not file:
+            assert (CHECKOUT / "tests" / FRAGMENTS[page.stem, language]).is_file()
+
+
+def check_usage(command: str) -> None:
+    """Fails if a command is one of gen that it does not take."""
+    name, *arguments = shlex.split(command) or [""]
+    if name == "gen":
+        group = typer.main.get_command(app)
+        one = group.commands[arguments[0]]  # type: ignore[attr-defined]
+        one.make_context(arguments[0], arguments[1:], parent=typer.Context(group))
 
 
 def commands_on_a_gpu(page: Path) -> list[str]:

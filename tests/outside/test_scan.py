@@ -132,7 +132,7 @@ def test_render_prints_the_text(tmp_path: Path, texts: Mapping[str, str]) -> Non
 
 def test_generate_writes_its_kernels_beside_the_others(tmp_path: Path, texts: Mapping[str, str]) -> None:
     folder = tmp_path / "kernels"
-    written = data(tmp_path, "--family", NAME, "generate", "--out", str(folder))["changed"]
+    written = data(tmp_path, "--family", NAME, "generate", "--home", str(folder))["changed"]
     expected = [made.name for made in variants_of_home((*FAMILIES, SCAN), folder)]
     assert sorted(written) == sorted(f"{name}.cu" for name in expected)
     for made in base_of_catalogue((SCAN,)):
@@ -140,7 +140,7 @@ def test_generate_writes_its_kernels_beside_the_others(tmp_path: Path, texts: Ma
 
 
 def test_prove_runs_a_cover_of_its_space(tmp_path: Path) -> None:
-    proven = data(tmp_path, "--family", NAME, "prove", "scan", "--out", BUILT)
+    proven = data(tmp_path, "--family", NAME, "prove", "scan", "--home", BUILT)
     assert proven["failed"] == proven["skipped"] == 0
     names = {verdict["name"] for verdict in proven["variants"]}
     assert {made.name for made in base_of_catalogue((SCAN,))} <= names <= {made.name for made in VARIANTS}
@@ -151,7 +151,7 @@ def test_prove_runs_a_cover_of_its_space(tmp_path: Path) -> None:
 def test_a_rehearsal_compiles_it_and_says_what_a_gpu_would_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     only = find_variant((*FAMILIES, SCAN), TOTALS, {})
     monkeypatch.setattr("gen.tune.select.of_spec", lambda *_: (only,))  # looking at them all takes minutes
-    done = run("--family", NAME, "tune", "scan_sum_f32", "--arch", "sm_90", "--out", BUILT, "--json")
+    done = run("--family", NAME, "tune", "scan_sum_f32", "--arch", "sm_90", "--home", BUILT, "--json")
     begun, ended = done.err.splitlines()
     assert begun == "Variants to emit, compile and prove: scan_sum_f32 1"
     assert ended.startswith("scan_sum_f32: emitted, compiled and proven, ")

@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from gen.cli.app import app
+from tests import documented
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -23,11 +24,16 @@ class Ended:
     def __init__(self, arguments: Sequence[str], app: typer.Typer, name: str) -> None:
         result = CliRunner(env={"COLUMNS": "240"}).invoke(app, list(arguments), prog_name=name)
         self.status, self.out, self.err = result.exit_code, result.stdout, result.stderr
+        self._of_gen = arguments if name == "gen" else None
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
 
     @property
     def data(self) -> Any:
-        return json.loads(self.out)
+        """The JSON that it printed; of gen, with no key that docs/json.md does not name."""
+        found = json.loads(self.out)
+        if self._of_gen is not None:
+            documented.check(self._of_gen, found)
+        return found
 
 
 def run(*arguments: str | Path, app: typer.Typer = app, name: str = "gen") -> Ended:

@@ -37,9 +37,8 @@ BAD_USAGE = [
     (("prove", "--seed", "-1"), "--seed"),
     (("tune", "--arch", "sm_12"), "sm_90"),
     (("tune", "--arch", "sm_70"), "sm_75"),
-    (("generate", "--out", __file__), "must be a folder"),
-    (("generate", "--all", __file__), "must be a folder"),
-    (("generate", "--all", "x", "--out", "y"), "--out"),
+    (("generate", "--home", __file__), "must be a folder"),
+    (("generate", "--all"), "--home DIR"),
     (("--family", "no.such:Thing", "list"), "no.such:Thing"),
     (("--family", "gen.errors:GenError", "list"), "gen.errors:GenError"),
     (("nonsense",), "nonsense"),
@@ -58,14 +57,12 @@ def test_bad_usage_ends_with_2_and_says_what_would_do(arguments: tuple[str, ...]
 def test_a_variable_of_the_shell_that_is_not_set_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which a path of no letters would be: the current one."""
     monkeypatch.chdir(tmp_path)
-    commands = [name for name, one in COMMANDS.items() if any("--out" in option.opts for option in one.params)]
+    commands = [name for name, one in COMMANDS.items() if any("--home" in option.opts for option in one.params)]
     assert len(commands) >= 10
-    says = "error: {option} must name a folder (got ''). {option} . is the current one\n"
+    says = "error: --home must name a folder (got ''). --home . is the current one\n"
     for command in commands:
-        shown = run(command, "--out", "")
-        assert (shown.status, shown.err) == (2, says.format(option="--out")), command
-    shown = run("generate", "--all=")
-    assert (shown.status, shown.err) == (2, says.format(option="--all"))
+        shown = run(command, "--home", "")
+        assert (shown.status, shown.err) == (2, says), command
     assert list(tmp_path.iterdir()) == []
 
 
@@ -100,7 +97,7 @@ def test_a_corrupt_file_of_specs_ends_in_a_message(home: Path, content: str) -> 
 
 @pytest.mark.parametrize("command", ["generate", "prove"])
 def test_a_folder_that_cannot_be_made_is_named(command: str) -> None:
-    shown = run(command, "--out", f"{__file__}/below")
+    shown = run(command, "--home", f"{__file__}/below")
     assert shown.status == 1
     assert "below" in shown.err
 
@@ -111,16 +108,16 @@ def test_what_names_another_folder_is_the_option_that_named_this_one(
     for listed in ("gen.store.folder.base_of_catalogue", "gen.emit.folder.all_of_catalogue"):
         monkeypatch.setattr(listed, lambda _: (find_variant(FAMILIES, "reduceShfl", {}),))
     (tmp_path / "file").touch()
-    says = "Make room, or name another folder with"
-    for option, names in (("--all", "--all"), ("--out", "--out or $GEN_HOME")):
-        shown = run("generate", option, tmp_path / "file" / "below")
+    says = "Make room, or name another folder with --home or $GEN_HOME"
+    for options in (["--all"], []):
+        shown = run("generate", *options, "--home", tmp_path / "file" / "below")
         assert shown.status == 1
-        assert shown.err.endswith(f" cannot be written (got Not a directory). {says} {names}\n")
+        assert shown.err.endswith(f" cannot be written (got Not a directory). {says}\n")
 
 
 def test_a_folder_that_takes_no_lock_says_what_names_another(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(gen.GenError, match=r"--out or \$GEN_HOME"), alone(tmp_path / "file" / "lock"):
+    with pytest.raises(gen.GenError, match=r"--home or \$GEN_HOME"), alone(tmp_path / "file" / "lock"):
         pass
 
 

@@ -87,7 +87,7 @@ def test_generate_writes_what_was_tuned(home: Path) -> None:
 
 
 def test_generate_all_writes_every_legal_variant_there_and_nothing_at_home(home: Path, tmp_path: Path) -> None:
-    assert run("generate", "--all", tmp_path / "all").status == 0
+    assert run("generate", "--all", "--home", tmp_path / "all").status == 0
     expected = {f"{made.name}.cu" for made in all_of_catalogue(FAMILIES)}
     assert {path.name for path in (tmp_path / "all").iterdir()} == expected
     assert not home.exists()

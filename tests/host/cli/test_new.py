@@ -43,7 +43,7 @@ def test_what_is_written_proves_at_once(arguments: tuple[str, ...], module: str,
     for place in written.out.split():
         text = Path(place).read_text(encoding="utf-8")
         assert "mine" not in text.lower() or "mine" in arguments
-    proven = run("--family", module, "prove", name, "--out", BUILT)
+    proven = run("--family", module, "prove", name, "--home", BUILT)
     assert (proven.status, proven.err) == (0, "")
     assert "1 proven, 0 failed" in proven.out
     again = run("new", *arguments)

@@ -64,7 +64,7 @@ def test_prove_takes_every_algorithm_if_asked(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Host, "verdicts", prove)
     monkeypatch.setattr("gen.cli.prove.compiler_at_hand", lambda _: None)
-    base, everything = (run("prove", *options, "--json").data for options in ((), ("--all-algorithms",)))
+    base, everything = (run("prove", *options, "--json").data for options in ((), ("--all",)))
     assert everything["proven"] == len(everything["variants"]) > base["proven"]
     assert {one["name"] for one in base["variants"]} < {one["name"] for one in everything["variants"]}
 
@@ -99,7 +99,7 @@ def test_prove_takes_specs_of_no_catalogue() -> None:
 
 
 def test_prove_runs_the_emitted_text() -> None:
-    content = run("prove", "reduceShfl", "--seed", "5", "--json", "--out", CHECKOUT / "out").data
+    content = run("prove", "reduceShfl", "--seed", "5", "--json", "--home", CHECKOUT / "out").data
     assert content["seed"] == 5
     (one,) = content["variants"]
     assert one["verdict"] == "proven"
@@ -160,7 +160,7 @@ def test_a_name_also_proves_a_file_of_out_that_holds_other_text(built: Path) -> 
     assert found["kind"].startswith("out-of-bounds")
     assert f"{file}:{line}: `{text.splitlines()[line - 1].strip()}`" in found["reason"]
     assert f"{file} holds other text than gen writes for {NAIVE.name}" in changed.err
-    assert "gen generate writes such files anew" in changed.err
+    assert f"gen generate --home {built} writes such files anew" in " ".join(changed.err.split())
 
 
 def test_a_file_is_proven_as_it_stands_wherever_it_is(built: Path) -> None:
@@ -266,6 +266,9 @@ def test_several_names_are_proven_each_variant_once() -> None:
     names = [one["name"] for one in run("prove", "transposeNaiveRow", "reduceShfl", "--json").data["variants"]]
     assert names == [find_variant(FAMILIES, name, {}).name for name in ("transposeNaiveRow", "reduceShfl")]
     assert [one["name"] for one in run("prove", names[0], "transposeNaiveRow", "--json").data["variants"]] == names[:1]
+    chosen = run("show", "reduction_sum_f32", "--json").data["choices"][0]
+    numbered = run("prove", f"reduction_sum_f32:{chosen['number']}", "--json").data["variants"]
+    assert [one["name"] for one in numbered] == [chosen["variant"]]
 
 
 @pytest.mark.usefixtures("built")
@@ -290,7 +293,7 @@ def test_a_label_that_is_no_name_of_a_kernel_is_refused(
         "class Other(Reduction):\n    name, named, samples, catalogue = 'other', (), {}, (Odd(),)\n"
     )
     before = sorted(tmp_path.rglob("*"))
-    for command in (("generate", "--out", "made"), ("prove", "other", "--out", "made")):
+    for command in (("generate", "--home", "made"), ("prove", "other", "--home", "made")):
         ended = run("--family", "a_family_of_odd_labels:Other", *command)
         assert ended.status == 2
         assert "must be made of letters from a to z, digits and underscores" in ended.err

@@ -13,7 +13,13 @@ import pytest
 
 import gen
 from gen.cli import output
-from gen.cli.common import complete_family, complete_name
+from gen.cli.common import (
+    complete_any,
+    complete_family,
+    complete_family_or_spec,
+    complete_spec,
+    complete_spec_or_variant,
+)
 from gen.cli.doctor import Finding, examine
 from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
@@ -40,11 +46,13 @@ COMMANDS = (
 
 
 def test_a_shell_completes_families_specs_and_kernels_of_the_literature(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "reduceShfl" in complete_name("reduceS")
-    assert {"transpose", "transpose_10_b32"} <= set(complete_name("transp"))
-    assert complete_name("absent") == []
-    assert all_winners(output_home())[0].variant in complete_name("")
+    assert "reduceShfl" in complete_any("reduceS")
+    assert {"transpose", "transpose_10_b32"} <= set(complete_family_or_spec("transp"))
+    assert complete_any("absent") == []
+    assert all_winners(output_home())[0].variant in complete_spec_or_variant("")
     assert complete_family("st") == ["stencil"]
+    assert {"transpose", "transposeSmem"}.isdisjoint(complete_spec("transp"))  # gen compare and gen export refuse these
+    assert "transpose" not in complete_spec_or_variant("transp")
     monkeypatch.setenv("_GEN_COMPLETE", "complete_bash")  # as Bash asks for completions
     monkeypatch.setenv("COMP_WORDS", "gen show reduceS")
     monkeypatch.setenv("COMP_CWORD", "2")
@@ -73,10 +81,12 @@ def test_options_that_are_rarely_needed_are_shown_on_demand() -> None:
     for rare in ("--frozen", "--class", "--alignment", "--prune", "--part"):
         assert (rare in usual, rare in all_of_them) == (False, True)
     assert run("tune", "--help").out == usual  # what was shown once is not shown from then on
+    for command in ((), ("compare",), ("spec", "stencil")):  # which have none
+        assert run(*command, "--help-all").out == run(*command, "--help").out
 
 
 def test_what_is_compiled_is_logged_if_asked(tmp_path: Path) -> None:
-    logged, quiet = (start(*flags, "resources", "reduceShfl", "--out", str(tmp_path / name)).stderr for name, flags in
+    logged, quiet = (start(*flags, "resources", "reduceShfl", "--home", str(tmp_path / name)).stderr for name, flags in
                      (("logged", ["-v"]), ("quiet", [])))  # fmt: skip
     assert re.search(r"^info: NVRTC on reduction_sum_f32__shfl_\w+ for sm_90: \d+ ms$", logged, re.MULTILINE)
     assert quiet == ""

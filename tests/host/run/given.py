@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gen.store.trials import Problem
 from gen.store.tuned import Winner
 from gen.tune.problems import problems
 from gen.tune.run import Run, run
+from tests import documented
 from tests.fake_tuning import FakeFarm, FakeTuningDevice
 
 TRANSPOSE = problems(FAMILIES, "transpose", {})[:1]
@@ -39,4 +41,6 @@ def gen(*arguments: str | Path) -> tuple[int, str]:
     """Exit status and all that a command printed."""
     result = CliRunner(env={"COLUMNS": "400"}).invoke(app, [str(argument) for argument in arguments], prog_name="gen")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    if "--json" in arguments and result.stdout:
+        documented.check([str(argument) for argument in arguments], json.loads(result.stdout))
     return result.exit_code, result.output

@@ -31,7 +31,7 @@ def in_this_process(gpu: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> F
     """Commands run here, on that GPU."""
 
     def begun(home: Path, *arguments: str) -> Ended:
-        result = CliRunner().invoke(app, ["tune", *arguments, "--out", str(home)], prog_name="gen")
+        result = CliRunner().invoke(app, ["tune", *arguments, "--home", str(home)], prog_name="gen")
         return Ended(result.exit_code, result.stdout)
 
     monkeypatch.setattr(robustness, "begun", begun)

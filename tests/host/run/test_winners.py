@@ -59,7 +59,7 @@ def test_winners_lie_there_as_files_and_nothing_is_stale(home: Path) -> None:
     assert {path.stem for path in home.glob("*.cu")} == winners | base
     for made in variants_of_home(FAMILIES, home):
         assert (home / f"{made.name}.cu").read_text() == render(made)
-    status, said = gen("generate", "--check", "--out", home)
+    status, said = gen("generate", "--check", "--home", home)
     assert (status, "all as gen would write them" in said) == (0, True)
 
 
@@ -73,7 +73,7 @@ def test_a_winner_that_is_replaced_goes_with_its_file(home: Path) -> None:
     assert after.evidence["driver"] == "2.0"
     kept = {made.name for made in base_of_catalogue(FAMILIES)} | {after.variant}
     assert {path.stem for path in home.glob("*.cu")} == kept
-    assert gen("generate", "--check", "--out", home)[0] == 0
+    assert gen("generate", "--check", "--home", home)[0] == 0
 
 
 def test_a_winner_for_one_shape_leaves_that_of_its_class(home: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_was_won_before_an_error_is_kept(home: Path) -> None:
         tuned(home, device=Failing(by_length))
     before = ALL[: ALL.index(TRANSPOSE[0])]
     assert [winner.spec for winner in read_winners(home)] == [problem.spec_name for problem in before]
-    assert gen("generate", "--check", "--out", home)[0] == 0
+    assert gen("generate", "--check", "--home", home)[0] == 0
 
 
 def test_the_best_so_far_is_kept_where_the_gpu_is_lost(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +257,9 @@ def test_a_winner_of_a_spec_that_no_name_can_hold_is_kept_with_its_spec(home: Pa
         assert family.from_json(known[f"stencil_{spec.label}"]) == spec
         assert list(home.glob(f"stencil_{spec.label}__*.cu"))
     assert {winner.spec for winner in read_winners(home)} >= {f"stencil_{spec.label}" for spec in specs}
-    assert gen("generate", "--check", "--out", home)[0] == 0
+    assert gen("generate", "--check", "--home", home)[0] == 0
     (home / FILE).write_text(text_of_winners([]))
-    assert gen("generate", "--out", home)[0] == 0
+    assert gen("generate", "--home", home)[0] == 0
     assert read_specs(home).keys() >= {f"stencil_{spec.label}" for spec in specs}  # no name says them: they stay
 
 

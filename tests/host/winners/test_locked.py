@@ -53,12 +53,12 @@ def test_what_counts_is_locked_and_nothing_that_comes_later_counts(came: Path, h
     written(home / FILE, WINNER)
     written(first_calls_of(home), THIRD)
     before = {winner.key: winner for winner in all_winners(home)}
-    assert run("lock", "--out", home).out == f"{home} is locked with 3 winners.\n"
+    assert run("lock", "--home", home).out == f"{home} is locked with 3 winners.\n"
     written(came, replace(WINNER, device="Fourth GPU"), replace(OTHER, variant=WIDE.name))
     written(first_calls_of(home), replace(THIRD, variant=TALL.name))
     assert {winner.key: winner for winner in all_winners(home)} == before
     assert (home / f"{TALL.name}.cu").is_file()
-    assert run("lock", "--json", "--out", home).data == {
+    assert run("lock", "--json", "--home", home).data == {
         "folder": str(home), "locked": True, "winners": 3, "workers": {},
     }  # fmt: skip
 
@@ -68,19 +68,19 @@ def test_nothing_is_written_into_a_locked_folder(gpu: FakeTuningDevice, home: Pa
     written(tmp_path / "part" / FILE, OTHER)
     locked.lock(home, FAMILIES)
     before = {path: path.read_bytes() for path in home.iterdir() if path.is_file()}
-    ended = run("tune", "transpose_10_b32", "--out", home)
+    ended = run("tune", "transpose_10_b32", "--home", home)
     assert (ended.status, gpu.seen) == (1, [])
     assert f"error: {home} is locked by {LOCK_FILE}: its winners stay as they are. gen lock --off unlocks" in ended.err
-    assert "is locked by" in run("merge", tmp_path / "part", "--out", home).err
+    assert "is locked by" in run("merge", tmp_path / "part", "--home", home).err
     with pytest.raises(StoreError, match="is locked by"):  # by a run that began before
         keep(home, FAMILIES, lambda _: (OTHER,))
     with pytest.raises(StoreError, match="is locked by"):
         merge([tmp_path / "part"], FAMILIES, home)
     assert {path: path.read_bytes() for path in home.iterdir() if path.is_file()} == before
-    assert run("tune", "transpose_10_b32", "--frozen", "--out", home).status == 0
-    assert run("lock", "--off", "--out", home).out == f"{home} is unlocked.\n"
-    assert run("lock", "--off", "--out", home).out == f"{home} was not locked.\n"
-    assert run("tune", "transpose_10_b32", "--out", home).status == 0
+    assert run("tune", "transpose_10_b32", "--frozen", "--home", home).status == 0
+    assert run("lock", "--off", "--home", home).out == f"{home} is unlocked.\n"
+    assert run("lock", "--off", "--home", home).out == f"{home} was not locked.\n"
+    assert run("tune", "transpose_10_b32", "--home", home).status == 0
 
 
 @pytest.mark.parametrize("harm", ["changed", "gone", "lock"])
@@ -95,8 +95,8 @@ def test_a_locked_file_that_was_changed_is_refused(harm: str, home: Path) -> Non
         (home / LOCK_FILE).write_text("{}")
     with pytest.raises(StoreError, match="gen lock --off"):
         read_winners(home)
-    assert "gen lock --off" in run("lock", "--out", home).err
-    assert run("lock", "--off", "--out", home).status == 0
+    assert "gen lock --off" in run("lock", "--home", home).err
+    assert run("lock", "--off", "--home", home).status == 0
     assert len(read_winners(home)) == (harm != "gone")
 
 
@@ -160,5 +160,5 @@ def test_one_that_is_quicker_with_the_same_is_no_error(home: Path, monkeypatch: 
 
 
 def test_locking_and_unlocking_a_cluster_are_not_asked_at_once(home: Path) -> None:
-    ended = run("lock", "--off", "--scheduler", "tcp://127.0.0.1:1", "--out", home)
+    ended = run("lock", "--off", "--scheduler", "tcp://127.0.0.1:1", "--home", home)
     assert (ended.status, "--off and --scheduler do not go together" in ended.err) == (2, True)

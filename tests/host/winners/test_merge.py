@@ -31,7 +31,7 @@ PART = Region((Bound("rows", 1, 64),))
 
 
 def tuned(home: Path, *options: str) -> None:
-    ended = run("tune", "transpose_10_b32", *SHAPES, "--out", home, *options)
+    ended = run("tune", "transpose_10_b32", *SHAPES, "--home", home, *options)
     assert ended.status == 0, ended.err
 
 
@@ -58,7 +58,7 @@ def test_parts_that_are_merged_are_the_whole_run(parts: int, home: Path, tmp_pat
         tuned(one, "--part", f"{number}/{parts}")
     assert sorted(len(kept(one)) for one in folders) == ([1, 2] if parts == 2 else [1, 1, 1])
     together = tmp_path / "together"
-    ended = run("merge", *folders, "--out", together, "--json")
+    ended = run("merge", *folders, "--home", together, "--json")
     assert ended.status == 0
     assert kept(together) == kept(home)
     assert tried(together) == tried(home)
@@ -71,12 +71,12 @@ def test_parts_that_are_merged_are_the_whole_run(parts: int, home: Path, tmp_pat
     }
     for name in set(kept(home).values()):
         assert (together / f"{name}.cu").read_bytes() == (home / f"{name}.cu").read_bytes()
-    again = run("merge", folders[0], "--out", together)
+    again = run("merge", folders[0], "--home", together)
     assert f"{together}: 0 winners, 0 trials, 0 comparisons, 0 specs came from 1 folder" in again.out
 
 
 def test_a_part_of_more_than_there_are_problems_has_nothing_to_tune(gpu: FakeTuningDevice, home: Path) -> None:
-    ended = run("tune", "transpose_10_b32", "--part", "2/2", "--out", home)
+    ended = run("tune", "transpose_10_b32", "--part", "2/2", "--home", home)
     assert (ended.status, gpu.seen) == (0, [])
     assert "Part 2/2 has nothing to tune: there are 1 problems." in ended.out
 
@@ -135,7 +135,7 @@ def test_what_is_no_folder_of_results_changes_nothing(tmp_path: Path) -> None:
     torn, missing = tmp_path / "torn", tmp_path / "missing"
     torn.mkdir()
     (torn / FILE).write_text("{")
-    ended = run("merge", good, missing, "--out", home)
+    ended = run("merge", good, missing, "--home", home)
     assert (ended.status, f"error: {missing} must be a folder of results" in ended.err) == (1, True)
     for bad in (missing, torn):
         with pytest.raises(StoreError, match=str(bad)):
