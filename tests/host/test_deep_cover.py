@@ -30,7 +30,7 @@ from tests.part_of_cases import DEEP, few
 from tests.stencils import ENDS_SPECS, FUSED_SPECS, IMAGE_SPECS, LINE_SPECS, SPACE_SPECS, SPECS
 
 GROUP = 20  # as many as are built in one translation unit
-FEW = 3  # variants of an algorithm where they are not all
+FEW = 2  # variants of an algorithm where they are not all
 TRIES = 200  # drawn for a pair before it counts as one that no spec and config have together
 ORDERS = ((1, 0), (0, 2, 1), (2, 0, 1), (2, 1, 0), (0, 3, 1, 2), (2, 0, 3, 1))
 BITS = tuple(dtype for dtype in DTYPES.values() if dtype.kind == "bits")
