@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,8 @@ def test_the_outcome_is_the_same_for_any_number_of_devices(tmp_path: Path) -> No
     seen = []
     for count in (1, 2, 3, 8):
         trials, devices = Trials(tmp_path / str(count)), [SlowDevice() for _ in range(count)]
+        for one, other in pairwise(devices):
+            one.held_by = other, 1  # none tries all before another has begun
         seen.append(told(tuned(several(*devices), trials)))
         names = [name for device in devices for name, _ in device.attempts]
         assert len(names) == len(set(names)) > COUNT / 2
