@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -346,7 +347,9 @@ class _RemoteDevice:
             except GenError:
                 raise
             except Exception as error:  # whatever Dask says of an actor that is no more
-                raise self._lost(error) from error
+                if future.done() or self._has_left():
+                    raise self._lost(error) from error
+                time.sleep(LOOK_SECONDS)  # what Dask says where its own wait was cancelled as its time was over
 
     def _has_left(self) -> bool:
         if self._client.status != "running":

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,6 +134,33 @@ def test_a_driver_that_is_dropped_starts_no_thread(monkeypatch: pytest.MonkeyPat
     del driver
     assert not started
     assert ended.wait(LONG_SECONDS)
+
+
+class Unfinished:
+    """A future of Dask's, whose wait is cancelled as its time is over before there is a result."""
+
+    def __init__(self) -> None:
+        self.errors = [UnboundLocalError("result"), TimeoutError()]
+
+    def done(self) -> bool:
+        return not self.errors
+
+    def result(self, timeout: float) -> str:
+        if self.errors:
+            raise self.errors.pop(0)
+        return "there"
+
+
+@pytest.mark.parametrize("workers", [("here",), ()])
+def test_a_wait_that_ends_without_a_result_goes_on_while_the_worker_is_there(workers: tuple[str, ...]) -> None:
+    device = module._RemoteDevice.__new__(module._RemoteDevice)
+    device._worker = "here"
+    device._client = SimpleNamespace(status="running", nthreads=lambda: workers)
+    if workers:
+        assert device._wait(Unfinished()) == "there"
+    else:
+        with pytest.raises(RunError, match="The worker at here was lost"):
+            device._wait(Unfinished())
 
 
 def test_sources_are_compiled_anywhere_and_refusals_are_the_compilers(address: str, tmp_path: Path) -> None:
