@@ -167,8 +167,12 @@ def test_ctrl_c_keeps_what_was_tried_and_the_best_so_far(
             pressed.set()
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(Interrupted) as raised:
-        start(2, of_0=late, of_1=late).run(PROBLEMS, options=OPTIONS, tick=tick)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore the signal
+    try:
+        with pytest.raises(Interrupted) as raised:
+            start(2, of_0=late, of_1=late).run(PROBLEMS, options=OPTIONS, tick=tick)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert raised.value.outcome.winner is not None
     assert raised.value.outcome.finals is None
     assert 1 <= len(read_winners(tmp_path / "home")) <= 2

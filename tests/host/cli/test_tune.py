@@ -91,7 +91,7 @@ def test_without_a_gpu_and_a_name_a_sample_is_proven_and_ranked_and_a_planted_fa
     assert text[fault["line"] - 1].strip() == "__syncthreads();"
     shown = run("tune").out
     assert "__global__ void" in shown
-    assert f"was taken from line {fault['line']}" in shown
+    assert f"was deleted from line {fault['line']}" in shown
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
