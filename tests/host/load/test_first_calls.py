@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,8 +34,12 @@ SIZE = 5000
 
 
 @pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
-    """A device on which every variant takes 100 us, but for those that a test speeds up. There is no search."""
+def timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDevice:
+    """A device on which every variant takes 100 us, but for those that a test speeds up. There is no search.
+
+    Its lock is the test's own: other tests tune on a device of that name at the same time.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("gen.tune.first_call.Climb", lambda space, **_: InOrder(space, ()))
     monkeypatch.setattr("gen.tune.session.WARM_UP_SECONDS", 0.0)
     gpu = FakeDevice(OracleRunner())
