@@ -21,7 +21,7 @@
 
 namespace {
 
-constexpr int kMostArguments = 64;  // of one launch
+constexpr int kMostArguments = 128;  // of one launch
 constexpr int kMostCounts = 8;      // of one call
 constexpr size_t kSlots = 4096;     // of the table of remembered calls
 constexpr int64_t kAlignment = 32;  // bytes: the widest vector of any GPU

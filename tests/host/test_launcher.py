@@ -20,9 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gen
+from gen.dtypes import B8, B32, DType
 from gen.errors import ArgumentError, GenError, RunError
 from gen.families.base import Extents, Variant
+from gen.families.names import search_space
 from gen.families.plans import Step
+from gen.families.transpose import Transpose, TransposeSpec
+from gen.families.transpose.spec import MAX_AXES as PERMUTED_AXES
 from gen.gpu.cuda import refused
 from gen.gpu.device import Code, DriverFunctions
 from gen.runtime import arrays, launcher
@@ -533,6 +537,19 @@ def test_calls_of_many_launches_are_pythons(device: RecordingDevice, library: An
     assert len(device.graphs) == 1
     assert len(device.launched[0].steps) >= GRAPH_FROM
     assert device.native == 2
+
+
+@pytest.mark.parametrize("dtype", [B8, B32])
+def test_no_permutation_has_more_arguments_than_the_launcher_takes(dtype: DType) -> None:
+    text = Path(launcher.__file__).with_suffix(".cpp").read_text(encoding="utf-8")
+    most = int(text.partition("kMostArguments = ")[2].partition(";")[0])
+    spec = TransposeSpec(tuple(reversed(range(PERMUTED_AXES))), dtype)
+    counts = {
+        (name, max(len(one.arguments) for one in algorithm.plan(spec, config).launches))
+        for name, algorithm in Transpose().algorithms.items()
+        for config in search_space(algorithm, spec)
+    }
+    assert 48 < max(count for _, count in counts) <= most
 
 
 def test_it_is_built_once_and_missed_where_it_cannot_be(
