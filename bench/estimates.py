@@ -66,10 +66,10 @@ class Timed:
 
 
 def problems(family: str, seed: int, count: int, potholes: Path | None) -> Iterator[Timed]:
-    """Cases of an earlier run, and random ones."""
+    """Cases of an earlier run of `bench.potholes`, or of this program, and random ones."""
     if potholes is not None:
         for row in json.loads(potholes.read_text(encoding="utf-8"))["rows"]:
-            if row["family"] == family:
+            if {**row["problem"], **row}.get("family", "reduction") == family:
                 yield Timed(row["case"], {"family": family, **row["problem"]})
     for case in random_cases(seed, 3 * count):
         if case.family.name == family:
@@ -154,24 +154,25 @@ class Replayed:
     demands: tuple[Demand, ...]
     names: tuple[str, ...]
     us: tuple[float, ...]
+    limits: Limits
 
     def regret(self, costs: Costs) -> float:
         """What the variant of the least estimate takes over the fastest."""
-        times = [estimated_us(demand, DEVICE_MEASURED, costs) for demand in self.demands]
+        times = [estimated_us(demand, self.limits, costs) for demand in self.demands]
         return self.us[times.index(min(times))] / min(self.us)
 
     def error(self, costs: Costs) -> float:
         """The mean square of the logarithm of estimate over time, of variants that take less than twice the least."""
         near = [(demand, us) for demand, us in zip(self.demands, self.us, strict=True) if us < 2 * min(self.us)]
-        return sum(log(estimated_us(demand, DEVICE_MEASURED, costs) / us) ** 2 for demand, us in near) / len(near)
+        return sum(log(estimated_us(demand, self.limits, costs) / us) ** 2 for demand, us in near) / len(near)
 
 
-DEVICE_MEASURED = replace(DEVICE, memory_bytes_per_second=4.8e12, clock_hz=1.98e9)
-"""The H200 on which the recorded times were taken."""
+H200 = replace(DEVICE, memory_bytes_per_second=4.8e12, clock_hz=1.98e9)
 
 
-def replayed(rows: Sequence[dict[str, Any]]) -> list[Replayed]:
+def replayed(content: dict[str, Any]) -> list[Replayed]:
     """Recorded problems; variants that there are no more are left out."""
+    rows, limits = content["rows"], DEVICE if "H100" in content["meta"]["device"] else H200
     found = []
     for row in rows:
         one = Timed(row["case"], row["problem"], row["us"])
@@ -183,13 +184,13 @@ def replayed(rows: Sequence[dict[str, Any]]) -> list[Replayed]:
                 made = find_variant(FAMILIES, f"{name}__{tag}", {name: case.spec.to_json()})
             except Exception:  # noqa: BLE001  of an earlier version
                 continue
-            demand = made.algorithm.demand(made.spec, made.config, case.extents, case.alignment, DEVICE_MEASURED)
+            demand = made.algorithm.demand(made.spec, made.config, case.extents, case.alignment, limits)
             if demand is not None:
                 names.append(tag)
                 demands.append(demand)
                 us.append(time_us)
         if us:
-            found.append(Replayed(one.case, tuple(demands), tuple(names), tuple(us)))
+            found.append(Replayed(one.case, tuple(demands), tuple(names), tuple(us), limits))
     return found
 
 
@@ -230,7 +231,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=303, help="of random cases")
     parser.add_argument("--count", type=int, default=40, help="of random cases")
     parser.add_argument("--seconds", type=float, default=80, help="to compile and to time")
-    parser.add_argument("--potholes", type=Path, help="a file of bench.potholes whose cases come first")
+    parser.add_argument(
+        "--potholes", type=Path, help="a file of bench.potholes, or of this program, whose cases come first"
+    )
     parser.add_argument("--fit", action="store_true", help="fit the constants, leaving one problem out each time")
     options = parser.parse_args()
     return _measure(options) if options.measure else _replay(options)
@@ -258,10 +261,9 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    rows = json.loads(options.json.read_text(encoding="utf-8"))["rows"]
-    known = replayed(rows)
+    known = replayed(json.loads(options.json.read_text(encoding="utf-8")))
     for one in sorted(known, key=lambda one: -one.regret(COSTS)):
-        times = [estimated_us(demand, DEVICE_MEASURED, COSTS) for demand in one.demands]
+        times = [estimated_us(demand, one.limits, COSTS) for demand in one.demands]
         chosen, best = times.index(min(times)), one.us.index(min(one.us))
         print(f"{one.regret(COSTS):.3f} {one.case}: {one.names[chosen]} {one.us[chosen]:.2f} (estimate "
               f"{times[chosen]:.2f}), fastest {one.names[best]} {one.us[best]:.2f} ({times[best]:.2f})")  # fmt: skip

@@ -66,7 +66,7 @@ template <int count>
 }
 
 enum Status { kFine = 0, kRefused = 1, kNoDriver = 2, kNoDevice = 3, kDriverFailed = 4 };
-constexpr int kMostAxes = 8, kMostArrays = 24, kMostSizes = 144;  // gen exports no more
+constexpr int kMostAxes = 8, kMostArrays = 24, kMostSizes = 192;  // gen exports no more
 constexpr int kMostSteps = 48, kMostArguments = 512, kMostSwaps = 160, kMostSlots = 24;
 constexpr Int kWidest = 16;               // bytes: no kernel asks for a larger alignment
 constexpr Int kMostBytes = Int(1) << 56;  // of an array: all sizes that follow from it fit 64 bits

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace {
 
@@ -280,6 +281,51 @@ void order_of_input(const MovedAxes& axes, int* order) {
                           there ? box.places[order[axis]] : 1, there ? steps[order[axis]] : 0})
       *found++ = one;
   }
+}
+
+// The groups of axes of `grouped_tile`: axes of rows, of columns, and all; rows, columns, places of the others; what
+// divides the extents of the fastest axes and all strides but 1; then three numbers an axis, those of rows first. All 0
+// where there are no two groups. `given`: extents, strides of the input, strides of the output.
+[[maybe_unused]] void group_sizes(const Int* given, int count, Int* found) {
+  constexpr Int kWidest = 16;  // elements of a vector at most
+  const int told = count / 3;
+  const MovedAxes axes = axes_in_output(given, told);
+  std::fill(found, found + 7 + 3 * told, 0);
+  int by_input[kMostAxes];
+  order_of_input(axes, by_input);
+  if (by_input[0] == 0) return;
+  enum Group { kOthers, kRows, kCols } group[kMostAxes] = {};
+  int row_axes = 1, col_axes = 1;
+  Int rows = axes.axis[0].extent, cols = axes.axis[by_input[0]].extent, others = 1;
+  group[0] = kRows;
+  group[by_input[0]] = kCols;
+  while (true) {
+    const bool more_rows = row_axes < axes.count && group[row_axes] != kCols;
+    const bool more_cols = col_axes < axes.count && group[by_input[col_axes]] != kRows;
+    if (!more_rows && !more_cols) break;
+    if (more_rows && (!more_cols || rows <= cols)) {
+      group[row_axes] = kRows;
+      rows *= axes.axis[row_axes++].extent;
+    } else {
+      group[by_input[col_axes]] = kCols;
+      cols *= axes.axis[by_input[col_axes++]].extent;
+    }
+  }
+  Int grain = std::gcd(kWidest, std::gcd(axes.axis[0].extent, axes.axis[by_input[0]].extent));
+  for (int axis = 0; axis < axes.count; ++axis) {
+    if (group[axis] == kOthers) others *= axes.axis[axis].extent;
+    if (axis != by_input[0]) grain = std::gcd(grain, axes.axis[axis].in_stride);
+    if (axis != 0) grain = std::gcd(grain, axes.axis[axis].out_stride);
+  }
+  for (const Int one : {Int(row_axes), Int(col_axes), Int(axes.count), rows, cols, others, grain}) *found++ = one;
+  const auto tell = [&](int axis) {
+    *found++ = axes.axis[axis].extent, *found++ = axes.axis[axis].in_stride, *found++ = axes.axis[axis].out_stride;
+  };
+  for (int axis = 0; axis < row_axes; ++axis) tell(axis);
+  for (int place = 0; place < col_axes; ++place) tell(by_input[place]);
+  for (int axis = 0; axis < axes.count; ++axis)
+    if (group[axis] == kOthers) tell(axis);
+  for (int place = axes.count; place < told; ++place) *found = 1, found += 3;
 }
 
 }  // namespace

@@ -6,13 +6,15 @@ from gen.proof.failures import WRONG
 from tests.mutants.change import MISALIGNED, OUTSIDE_READ, OUTSIDE_WRITE, RACE, UNINITIALISED, Mutant, Unchanged
 
 PACKED, BOXES = "transpose/packed.cu.jinja", "transpose/_boxes.cu.jinja"
-SHIFTED = "transpose/shift_box.cu.jinja"
+SHIFTED, GROUPED = "transpose/shift_box.cu.jinja", "transpose/grouped_tile.cu.jinja"
 
 ON_BYTES = "transpose_0321_b8__packed_a4_tpb512_u4"
 ON_HALVES = "transpose_210_b16__packed_a3_tpb512_u4_i32"
 BY_WORDS = "transpose_0321_b8__packed_a4_tpb512_u4_rwords"
 BY_SQUARES = "transpose_210_b8__shift_box_a3_tpb512"
 ON_ELEMENTS = "transpose_0321_b32__packed_a4_tpb512_u4_i32"
+BY_VECTORS = "transpose_0321_b16__grouped_tile_a4_v8_x16_y16_u2_ocol"
+SINGLY = "transpose_2310_b32__grouped_tile_a4_v4_x32_y32_u4_orow_i32"
 
 MUTANTS = (
     Mutant("boxes: no barrier after they are found [5]", ON_ELEMENTS, PACKED, "__syncthreads();", "",
@@ -105,7 +107,36 @@ MUTANTS = (
     Mutant("squares: gaps are not seen", BY_SQUARES, SHIFTED, "apart == 0 && ", "", OUTSIDE_READ, at="beyond"),
     Mutant("squares: the end of a column has an element too many", BY_SQUARES, SHIFTED, "begin + e < end",
            "begin + e <= end", (OUTSIDE_WRITE, RACE, WRONG), at="end of a column"),
+    # grouped_tile
+    Mutant("groups: no barrier after rows and columns are found [5]", SINGLY, GROUPED, "__syncthreads();", "",
+           (RACE, UNINITIALISED), at="found"),
+    Mutant("groups: no barrier after filling the tile [5]", SINGLY, GROUPED, "__syncthreads();", "",
+           (RACE, UNINITIALISED), at="filled"),
+    Mutant("groups: no barrier between reading and writing singly [5]", BY_VECTORS, GROUPED, "__syncthreads();", "",
+           (RACE, UNINITIALISED), at="read singly"),
+    Mutant("groups: rows behind the last are written", SINGLY, GROUPED, "down * kElements < rows_left", "true",
+           (RACE, UNINITIALISED, OUTSIDE_WRITE), at="rows written"),
+    Mutant("groups: columns behind the last are written", SINGLY, GROUPED, "c < cols_left", "true",
+           (RACE, UNINITIALISED, OUTSIDE_WRITE), at="columns written"),
+    Mutant("groups: elements behind the last are written singly", BY_VECTORS, GROUPED, " && col < cols_left", "",
+           (RACE, UNINITIALISED, OUTSIDE_WRITE), at="element written"),
+    Mutant("groups: vectors reach from one row into the next", BY_VECTORS, GROUPED, "!whole || ", "",
+           (MISALIGNED, WRONG, OUTSIDE_READ, OUTSIDE_WRITE, RACE), at="whole"),
+    Mutant("groups: addresses between vectors", BY_VECTORS, GROUPED, " || addresses % kVecBytes != 0", "", MISALIGNED,
+           at="whole"),
+    Mutant("groups: rows of a square follow each other", BY_VECTORS, GROUPED, "row_places[row + i].in",
+           "row_places[row].in", WRONG, at="row of a square"),
+    Mutant("groups: rows of the axis that follows", SINGLY, GROUPED, "axes, 0, row_axes", "axes, 0, row_axes - 1",
+           (RACE, WRONG), at="place of a row"),
+    Mutant("groups: columns of a tile begin one late", SINGLY, GROUPED, "first_col + i - kTileRows",
+           "first_col + i - kTileRows + 1", (RACE, WRONG, UNINITIALISED), at="place of a column"),
 )  # fmt: skip
 
 LARGE: tuple[Mutant, ...] = ()
-UNCHANGED: tuple[Unchanged, ...] = ()
+_LAST_AGAIN = "where a row behind the last one begins, the last one does: it is read again, and not written"
+UNCHANGED = (
+    Unchanged("groups: rows behind the last are read", SINGLY, GROUPED, "row < rows_left", "true", _LAST_AGAIN,
+              at="loads"),
+    Unchanged("groups: elements behind the last are read singly", BY_VECTORS, GROUPED, "row < rows_left && ", "",
+              _LAST_AGAIN, at="element read"),
+)  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from typing_extensions import override
 
 from gen.arch import Limits
-from gen.dtypes import B8, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8
+from gen.dtypes import B8, B16, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Operand, Work, searched_cover
 from gen.families.config import Config
 from gen.families.expr import traced_alone
@@ -29,6 +29,7 @@ from gen.families.transpose import heuristics, literature, shapes
 from gen.families.transpose.algorithms.common import MATRICES
 from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
 from gen.families.transpose.algorithms.gather import Gather
+from gen.families.transpose.algorithms.grouped_tile import GroupedTile, groups_for
 from gen.families.transpose.algorithms.in_place import SwapTile
 from gen.families.transpose.algorithms.packed import Packed, boxes_for, wide_boxes_for
 from gen.families.transpose.algorithms.shift_box import ShiftBox
@@ -44,7 +45,7 @@ from gen.paths import templates_root
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
     Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), Squares(), RowCopy(),
-    FlatCopy(), Packed(), ShiftBox(), Gather(), SwapTile(),
+    FlatCopy(), Packed(), ShiftBox(), GroupedTile(), Gather(), SwapTile(),
 )  # fmt: skip
 
 # Every way in which elements change, between types of all sizes; and axes that they change along.
@@ -69,6 +70,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         "shift_tile": TransposeSpec(dtype=B8),
         "packed": TransposeSpec((0, 3, 2, 1), B8),
         "shift_box": TransposeSpec((2, 1, 0), B8),
+        "grouped_tile": TransposeSpec((0, 3, 2, 1), B16),
         "swap_tile": TransposeSpec(in_place=True),
         # Of a single matrix these have one block.
         "small": TransposeSpec((0, 2, 1)),
@@ -114,7 +116,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         found |= _canonical(spec, planned)
         if len(spec.axes) < 2 or spec.values is not None:
             return found
-        return {**found, **boxes_for(spec, found), **wide_boxes_for(spec, found)}
+        return {**found, **boxes_for(spec, found), **wide_boxes_for(spec, found), **groups_for(spec, found)}
 
     @override
     def layouts(self, spec: MatrixSpec, extents: Extents) -> Mapping[str, Layout]:

@@ -10,6 +10,7 @@ from gen.families.config import Config
 from gen.families.transpose.algorithms.common import Order
 from gen.families.transpose.algorithms.copies import FlatCopyConfig, RowCopyConfig
 from gen.families.transpose.algorithms.gather import GatherConfig
+from gen.families.transpose.algorithms.grouped_tile import GroupedTileConfig
 from gen.families.transpose.algorithms.in_place import SwapTileConfig
 from gen.families.transpose.algorithms.packed import Reads, base_config
 from gen.families.transpose.algorithms.shift_box import ShiftBoxConfig
@@ -155,18 +156,40 @@ def _anywhere(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
 
 
 def _boxes(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
-    """Boxes of no more axes than a problem has once neighbours that stay neighbours are one: fewer divisions.
+    """Tiles and boxes of no more axes than a problem has once neighbours that stay neighbours are one.
 
     Of elements smaller than words first those that are turned by squares; of bytes then those that are read by words.
     """
     numbers = range(2, len(spec.axes) + 1)
+    tried = numbers if len(numbers) < _MANY_AXES else (*numbers[1:3], numbers[-1])
+    for axes in tried:
+        for config in _tiles_of_groups(spec.dtype.size):
+            yield "grouped_tile", replace(config, axes=axes, index_bits=32)
     if spec.dtype.size < 4:
-        for axes in numbers if len(numbers) < _MANY_AXES else (*numbers[1:3], numbers[-1]):
+        for axes in tried:
             yield "shift_box", ShiftBoxConfig(axes=axes, index_bits=32)
     of_bytes = (Reads.WORDS,) if spec.dtype.size == 1 else ()
     for reads in (*of_bytes, Reads.SINGLY):
-        for axes in numbers if len(numbers) < _MANY_AXES else (*numbers[1:3], numbers[-1]):
+        for axes in tried:
             yield "packed", replace(base_config(spec), axes=axes, reads=reads, index_bits=32)
+
+
+def _tiles_of_groups(size: int) -> Iterator[GroupedTileConfig]:
+    """By elements, in tiles of 4 to 16 KiB, and by the widest vectors: bench/estimates-groups-h100.json."""
+    if size == 1:
+        shapes = (((64, 64, 8), Order.ROW), ((64, 128, 16), Order.COL))
+    elif size == 2:
+        shapes = (((32, 64, 8), Order.COL), ((64, 64, 8), Order.ROW))
+    elif size == 4:
+        shapes = (((32, 64, 8), Order.COL), ((32, 32, 4), Order.ROW))
+    else:
+        shapes = (((16, 32, 2), Order.COL), ((64, 16, 4), Order.COL))
+    for (across, down, unroll), order in shapes:
+        yield GroupedTileConfig(
+            vec_bytes=size, vectors_across=across, vectors_down=down, unroll=unroll, block_order=order
+        )  # fmt: skip
+    if 1 < size < 8:
+        yield GroupedTileConfig(block_order=Order.ROW)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:

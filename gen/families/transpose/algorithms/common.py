@@ -330,7 +330,7 @@ def turned(
             wishes = (before is not None or matrices == 1, col == last or not in_gap, there[row] == last or not out_gap)
             found.append((wishes, {row: rows, col: cols, **many}))
     wishes, shape = max(found, key=lambda one: one[0])
-    return _known(spec, shape, in_gap * wishes[1], out_gap * wishes[2])
+    return known(spec, shape, in_gap * wishes[1], out_gap * wishes[2])
 
 
 def tile_edges(spec: MatrixSpec, tiles: Tiles) -> Iterator[Extents]:
@@ -374,7 +374,7 @@ def copied(spec: TransposeSpec, run: int, runs: Sequence[int] = (), *, gap: int 
         apart = not others or (any(gaps) if len(others) == 1 else places[0] > places[1])
         if apart and max(places) == there[along]:
             pitched = gaps if len(others) == 1 else (0, 0)
-            return _known(spec, {**dict(zip(others, runs, strict=True)), along: run}, *pitched)
+            return known(spec, {**dict(zip(others, runs, strict=True)), along: run}, *pitched)
     return copied(spec, run, runs[1:], gap=gap)
 
 
@@ -383,7 +383,7 @@ def _places(spec: TransposeSpec) -> Mapping[int, int]:
     return {axis: place for place, axis in enumerate(spec.axes)}
 
 
-def _known(spec: TransposeSpec, shape: Mapping[int, int], in_gap: int, out_gap: int) -> Extents:
+def known(spec: TransposeSpec, shape: Mapping[int, int], in_gap: int, out_gap: int) -> Extents:
     """The extents of every axis, those not named 1, and the pitches."""
     one, two = spec.operands
     known = {str(name): shape.get(axis, 1) for axis, name in enumerate(one.axes)}

@@ -194,16 +194,21 @@ def box_sizes(element: int, *numbers: int) -> tuple[int, ...]:
     Of the axes, those count that are longer than 1, neighbours that stay neighbours as one; the output's fastest first.
     There is always one: of extent 0 where there are no elements, of extent 1 where there is a single one.
     """
-    return _box_sizes(_axes_in_output(numbers), element, len(numbers) // 3)
+    return _box_sizes(axes_in_output(numbers), element, len(numbers) // 3)
 
 
 @also_in_cpp(SIZES_IN_CPP)
 def wide_sizes(element: int, *numbers: int) -> tuple[int, ...]:
     """The same of `shift_box`: a run of 0 where it takes no boxes, or none with runs as long as those of `packed`."""
-    return _wide_sizes(_axes_in_output(numbers), element, len(numbers) // 3)
+    return _wide_sizes(axes_in_output(numbers), element, len(numbers) // 3)
 
 
-def _axes_in_output(numbers: Sequence[int]) -> tuple[Axis, ...]:
+def axes_in_output(numbers: Sequence[int]) -> tuple[Axis, ...]:
+    """The axes that are longer than 1, neighbours that stay neighbours as one, the output's fastest first; always one.
+
+    Args:
+        numbers: extents, strides of the input, strides of the output, in elements.
+    """
     count = len(numbers) // 3
     found = [Axis(*axis) for axis in zip(*(numbers[count * k : count * (k + 1)] for k in range(3)), strict=True)]
     if any(axis.extent == 0 for axis in found):
@@ -640,8 +645,9 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
             )
             for stride in ("in_stride", "out_stride")
         )  # fmt: skip
-        # Parts of sectors that other boxes have come from memory too, and short runs from many of its pages.
-        again = inside * steps / CACHE_SHARE
+        # Parts of sectors that other boxes have come from memory too, and short runs from many of its pages. What a box
+        # that begins early has of another one it reads, and does not write.
+        again = steps / CACHE_SHARE
         if min(found.runs.read, found.runs.written) * size < _SHORT_BYTES:
             again *= _SHORT_COST
         return demand_of(
@@ -650,7 +656,7 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
             blocks=blocks,
             threads_per_block=threads,
             read=again * read,
-            written=again * written,
+            written=inside * again * written,
             in_flight=inside * of_thread * unit,
             rounds=steps + 0.3,
             instructions=of_thread * (of_place + steps * of_unit) + 30 * steps,

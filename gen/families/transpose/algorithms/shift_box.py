@@ -162,14 +162,14 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
             )
             for stride in ("in_stride", "out_stride")
         )  # fmt: skip
-        again = inside * steps / CACHE_SHARE
+        again = steps / CACHE_SHARE  # what a box that begins early has of another one it reads, and does not write
         return demand_of(
             spec,
             extents,
             blocks=blocks,
             threads_per_block=threads,
             read=again * read,
-            written=again * written,
+            written=inside * again * written,
             in_flight=inside * elements * element / threads,
             rounds=steps + 0.3,
             instructions=of_place + steps * _WAITING[element - 1] * (of_box + 30),
