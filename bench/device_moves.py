@@ -17,6 +17,7 @@ from bench.device_rows import Place, Row, Way, current, measured, ran, rounded, 
 from bench.device_steps import fields_of
 from gen.gpu.device import Rows
 from gen.runtime.sharded import ShardedArray
+from gen.runtime.sharded_transpose import Pieces
 
 LINK = {"NVIDIA H100 80GB HBM3": 450.0, "NVIDIA H200": 450.0}  # GB/s a direction, by NVIDIA's data sheets
 
@@ -60,15 +61,27 @@ def links(place: Place) -> Iterator[Row]:
             rate = copies * size / statistics.median(ms) / 1e6
             yield Row("links", f"copies of {size} bytes", how, 2, None, rounded(ms), round(queued, 4), round(rate, 1),
                       "GB/s a direction", note=f"{copies} copies")  # fmt: skip
-    row, pitch = 1 << 16, 1 << 17  # a block of a matrix of 32768 x 32768 of 4 bytes: half of each row
-    with current(one):
-        source = Rows(memory[0][0].address, 1, most // row, row, row, most // row)
-        target = Rows(memory[1][1].address, 1, most // row // 2, row, pitch, most // row // 2)
-        source = replace(source, rows=most // row // 2, plane_rows=most // row // 2)
-        way = Way(Row("links", "", "", 2), lambda: one.copy_to(other, source, target, memory[0][2].handle))
-        [(ms, queued)] = measured([way], place.devices[:2])
-    yield Row("links", "rows of 65536 bytes with gaps", "0 to 1", 2, None, rounded(ms), round(queued, 4),
-              round(source.bytes / statistics.median(ms) / 1e6, 1), "GB/s a direction")  # fmt: skip
+    for row in (1 << 16, 1 << 14, 1 << 12, 1 << 10):  # of a block of a matrix of twice as long rows
+        rows = min(most // 2, 1 << 28) // row
+        with current(one):
+            source = Rows(memory[0][0].address, 1, rows, row, row, rows)
+            target = Rows(memory[1][1].address, 1, rows, row, 2 * row, rows)
+            copy = partial(one.copy_to, other, source, target, memory[0][2].handle)
+            [(ms, queued)] = measured([Way(Row("links", "", "", 2), copy)], place.devices[:2])
+        yield Row("links", f"rows of {row} bytes with gaps", "0 to 1", 2, None, rounded(ms), round(queued, 4),
+                  round(source.bytes / statistics.median(ms) / 1e6, 1), "GB/s a direction")  # fmt: skip
+
+
+def pieces_of(place: Place) -> dict[str, Pieces]:
+    """Ways in which blocks go to other devices, by name: what is chosen, and what else there is."""
+    chosen = Pieces()
+    found = {"chosen": chosen, "stores to the other's memory": replace(chosen, least=1 << 50)}
+    if place.machine is not None:
+        return found | {"by copy engines": Pieces(4, 2, 1, 1 << 12, 1, 1)}
+    for slots, most in ((3, 16 << 20), (3, 32 << 20), (2, 64 << 20), (3, 128 << 20)):
+        name = f"by copy engines, {slots} slots of up to {most >> 20} MiB"
+        found[name] = replace(chosen, slots=slots, least=1 << 20, most=most)
+    return found
 
 
 def transposes(place: Place) -> Iterator[Row]:
@@ -88,10 +101,9 @@ def transposes(place: Place) -> Iterator[Row]:
             part = extent * extent * 4 // count
             kernel = gen.load(spec, devices=devices)
             array, out = kernel.scatter(whole), kernel.empty((extent, extent), dtype=whole.dtype)
-            for how in ("stores to the other's memory", "through memory of the sender"):
+            for how, pieces in pieces_of(place).items():
                 kernel = gen.load(spec, devices=devices)
-                if how.startswith("through"):
-                    kernel._apart.update(frozenset(pair) for pair in combinations(devices, 2))
+                kernel.pieces = pieces
                 ways.append(Way(Row("transpose", case, how, count), partial(kernel, array, out=out), out.gather, 0))
                 sent.append(part * (count - 1) // count)
             if count == 2 and place.timed:

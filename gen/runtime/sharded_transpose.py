@@ -1,14 +1,18 @@
 """An array on several devices, its axes permuted: every rank stores what it has where it belongs.
 
-For each rank of the result a rank permutes what it has of that one's elements, a block, by one call of the kernel of
-one device, whose output is the block's place in the other's memory. So nothing is packed, sent and unpacked. Where two
-devices have no way to each other the block is permuted into memory of the sender, and copied from there.
+For each rank of the result a rank permutes what it has of that one's elements, a block. A block of long rows is
+permuted in pieces into a ring of buffers of the sender, and copy engines move a piece while the next one is permuted,
+and pieces of the rank's own block beside them. Other blocks are permuted by one call of the kernel of one device, whose
+output is the block's place in the other's memory: that takes no memory, but multiprocessors wait for the link. Where
+two devices have no way to each other all blocks go through the ring, and between processes through memory of a block's
+size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, pairwise, zip_longest
 from math import prod
 from typing import Any
 
@@ -17,15 +21,56 @@ from typing_extensions import override
 from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Family
 from gen.families.extents import dense_strides
-from gen.families.stencil.split import Cuts, even_cuts
+from gen.families.stencil.split import Box, Cuts, even_cuts, extents_of_box
 from gen.families.transpose import TransposeSpec
-from gen.gpu.device import Memory, Peer
+from gen.gpu.device import Mark, Memory, Peer, Rows
 from gen.runtime.arrays import Shape
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
-from gen.runtime.sharded import Block, Scattering, ShardedArray, block_of
+from gen.runtime.sharded import Block, Held, Scattering, ShardedArray, block_of
 
-MOST_CALLS = 1024  # that are remembered
+MOST_CALLS = 64  # that are remembered
+FEWEST = 4  # pieces: with fewer most of a block is moved while nothing is permuted
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How a block is cut that copy engines move.
+
+    Attributes:
+        count: as many pieces, where their sizes permit.
+        slots: how many of them a rank's ring has room for.
+        least: bytes of a piece; a block of less than FEWEST of them is stored by kernels where the device is reached.
+        most: bytes of a piece, but for one index more along the axis that is cut.
+        least_row: bytes of rows in the result; shorter ones are stored by kernels too.
+        least_copy: bytes of rows that are equally apart, and are moved by one copy; fewer are stored by kernels too.
+    """
+
+    count: int = 8
+    slots: int = 3
+    least: int = 32 << 20
+    most: int = 64 << 20
+    least_row: int = 16 << 10
+    least_copy: int = 1 << 20
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a rank does with a piece of a block, or with a whole one.
+
+    Attributes:
+        number: of the rank.
+        other: the rank that gets it.
+        queue: permutes it on a stream; None in another process.
+        copies: from memory of the sender to the other's, after that; none where the kernel has stored it there.
+        turn: how many pieces the rank has put into its ring before; None if it does not go there.
+    """
+
+    number: int
+    other: int
+    queue: Callable[[int], None] | None
+    copies: tuple[tuple[Rows, Rows], ...] = ()
+    turn: int | None = None
 
 
 def block_spec(spec: TransposeSpec) -> TransposeSpec:
@@ -38,6 +83,9 @@ class ShardedTranspose(Scattering):
 
     `kernel.scatter(x)` brings an array to the devices, `kernel(a)` permutes it, `b.gather()` brings it back. A call
     does not wait for the devices.
+
+    Attributes:
+        pieces: how blocks are cut that copy engines move; what is set holds for arrays that come after.
     """
 
     def __init__(
@@ -63,8 +111,9 @@ class ShardedTranspose(Scattering):
         axes = tuple(map(str, spec.operands[0].axes))
         super().__init__(name, devices, spec.dtype, (len(devices),), axes, processes)
         self._spec, self._kernels = spec, kernels
-        self._calls: dict[tuple[int, Block, Block], Callable[[int], None]] = {}
-        self._rooms: dict[tuple[int, int], Memory] = {}  # of ranks, for blocks that are copied to others
+        self.pieces = Pieces()
+        self._calls: dict[tuple[tuple[Held, ...], tuple[Held, ...], Pieces], tuple[Move, ...]] = {}
+        self._memory: dict[tuple[int, int], Memory] = {}  # by rank, and by slot of its ring or ~other for a whole block
 
     def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None) -> ShardedArray:
         """Permutes the axes of an array.
@@ -112,54 +161,138 @@ class ShardedTranspose(Scattering):
         return even_cuts(shape, (len(self.ranks), *(1,) * (len(shape) - 1)))
 
     def _turn(self, array: ShardedArray, out: ShardedArray) -> None:
-        self.meet()
-        with self.together():
-            for number, rank in enumerate(self.ranks):
-                with rank.current():
-                    for turn in range(len(self.ranks)):  # each begins with another, so that all links are busy
-                        self._store(array, out, number, (number + turn) % len(self.ranks))
-        self.meet()
-
-    def _store(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> None:
-        """Permutes what one rank has of the elements of the result that another one has."""
-        axes, rank, target = self._spec.axes, self.ranks[number], self.ranks[other]
-        box = list(array.held[number].box)  # which elements of the whole these are, by axis of the input
-        for axis, (low, high) in zip(axes, out.held[other].box, strict=True):
-            box[axis] = max(box[axis][0], low), min(box[axis][1], high)
-        if any(begin >= end for begin, end in box):
-            return
-        source = block_of(array, number, box)
-        place = block_of(out, other, [box[axis] for axis in axes])
-        if self.reaches(rank, target):
-            self._queue(number, source, place, array, out)
-            return
-        size = out.dtype.itemsize
-        room = self._room(number, other, prod(place.shape) * size)
-        dense = Block(room.address, place.shape, dense_strides(place.shape, size))
-        self._queue(number, source, dense, array, out)
-        for one, there in zip(dense.rows(place, size), place.rows(dense, size), strict=True):
-            self.copy(number, other, one, there, rank.main.handle)
-
-    def _queue(self, number: int, source: Block, target: Block, array: ShardedArray, out: ShardedArray) -> None:
-        rank = self.ranks[number]
-        if not rank.here:
-            return
-        queue = self._calls.get((number, source, target))
-        if queue is None:
-            where = rank.device.index
-            given = {"in": source.given(array.dtype, where), "out": target.given(out.dtype, where)}
-            queue = self._kernels[rank.device].queued(given, {}, {})
+        key = array.held, out.held, self.pieces
+        if key not in self._calls:
             if len(self._calls) >= MOST_CALLS:
                 self._calls.clear()
-            self._calls[number, source, target] = queue
-        queue(rank.main.handle)
+            self._calls[key] = self._moves(array, out)
+        moves = self._calls[key]
+        self.meet()
+        copied: dict[tuple[int, int], Mark] = {}  # by rank and turn
+        with self.together():
+            for move in moves:
+                self._move(move, copied)
+        for (number, _), mark in copied.items():
+            with self.ranks[number].current():
+                self.ranks[number].device.wait_for(self.ranks[number].main.handle, mark)
+        self.meet()
 
-    def _room(self, number: int, other: int, size: int) -> Memory:
-        if (number, other) not in self._rooms or self._rooms[number, other].size < size:
-            self._rooms[number, other] = self.ranks[number].allocate(size)
-        return self._rooms[number, other]
+    def _move(self, move: Move, copied: dict[tuple[int, int], Mark]) -> None:
+        """Queues a move; `copied` has what must be waited for before a slot of the ring is used again."""
+        rank, number = self.ranks[move.number], move.number
+        with rank.current():
+            if move.turn is None:
+                if move.queue is not None:
+                    move.queue(rank.main.handle)
+                for one, there in move.copies:
+                    self.copy(number, move.other, one, there, rank.main.handle)
+                return
+            assert move.queue is not None  # a ring is of a rank of this process
+            before = copied.pop((number, move.turn - self.pieces.slots), None)
+            if before is not None:
+                rank.device.wait_for(rank.main.handle, before)
+            move.queue(rank.main.handle)
+            rank.device.wait_for(rank.rim.handle, rank.device.mark(rank.main.handle))
+            for one, there in move.copies:
+                self.copy(number, move.other, one, there, rank.rim.handle)
+            copied[number, move.turn] = rank.device.mark(rank.rim.handle)
+
+    def _moves(self, array: ShardedArray, out: ShardedArray) -> tuple[Move, ...]:
+        """All that the ranks do, in an order in which all of them begin early, each with another rank."""
+        found = []
+        for number, rank in enumerate(self.ranks):
+            with rank.current():
+                found.append(self._moves_of(number, array, out))
+        return tuple(move for together in zip_longest(*found) for move in together if move is not None)
+
+    def _moves_of(self, number: int, array: ShardedArray, out: ShardedArray) -> list[Move]:
+        """What a rank does: pieces of its own block stand between those of others, and need no place in the ring."""
+        ranks = len(self.ranks)
+        sent = [
+            (other, box, ring)
+            for other in ((number + turn) % ranks for turn in range(1, ranks))
+            for box, ring in self._cut(array, out, number, other)
+        ]
+        through = [box for _, box, ring in sent if ring]
+        largest = max((prod(extents_of_box(box)) for box in through), default=0) * out.dtype.itemsize
+        turns, moves = count(), list[Move]()
+        for other, box, ring in sent:
+            if not ring:
+                moves.append(self._stored(array, out, number, other, box))
+                continue
+            turn = next(turns)
+            address = self._room(number, turn % self.pieces.slots, largest)
+            moves.append(replace(self._copied(array, out, number, other, box, address), turn=turn))
+        own = [self._stored(array, out, number, number, box) for box, _ in self._cut(array, out, number, number)]
+        return [move for pair in zip_longest(moves, own) for move in pair if move is not None]
+
+    def _cut(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> Iterator[tuple[Box, bool]]:
+        """Pieces of the elements, by axes of the input, that a rank has and another one gets; whether by the ring."""
+        axes, rank, target, pieces = self._spec.axes, self.ranks[number], self.ranks[other], self.pieces
+        whole = list(array.held[number].box)
+        for axis, (low, high) in zip(axes, out.held[other].box, strict=True):
+            whole[axis] = max(whole[axis][0], low), min(whole[axis][1], high)
+        if any(begin >= end for begin, end in whole):
+            return
+        place = block_of(out, other, [whole[axis] for axis in axes])
+        size = prod(place.shape) * out.dtype.itemsize
+        reached = self.reaches(rank, target)
+        run = next(place.rows(place, out.dtype.itemsize))
+        short = run.row_bytes < pieces.least_row or run.bytes < pieces.least_copy
+        stored = reached and (short or size < FEWEST * pieces.least)
+        if stored or not (rank.here and target.here):
+            yield tuple(whole), False
+            return
+        parts = -(-size // min(max(-(-size // pieces.count), pieces.least), pieces.most))
+        extents = {axis: whole[axis][1] - whole[axis][0] for axis in axes}  # in the order of the result
+        along = next((axis for axis in axes if extents[axis] >= parts), max(axes, key=extents.__getitem__))
+        begin, end = whole[along]
+        parts = min(parts, end - begin)
+        edges = [begin + (end - begin) * piece // parts for piece in range(parts + 1)]
+        for edge in pairwise(edges):
+            whole[along] = edge
+            yield tuple(whole), True
+
+    def _stored(self, array: ShardedArray, out: ShardedArray, number: int, other: int, box: Box) -> Move:
+        """Permutes elements to their place in the memory of their rank, or, of a process, to memory of the sender."""
+        if not (number == other or (self.ranks[number].here and self.ranks[other].here)):
+            room = self._room(number, ~other, prod(extents_of_box(box)) * out.dtype.itemsize)
+            return self._copied(array, out, number, other, box, room)
+        source, place = self._places(array, out, number, other, box)
+        return Move(number, other, self._queued(number, source, place, array, out))
+
+    def _copied(self, array: ShardedArray, out: ShardedArray, number: int, other: int, box: Box, address: int) -> Move:
+        """Permutes elements to memory of the sender, from where they are copied."""
+        source, place = self._places(array, out, number, other, box)
+        size = out.dtype.itemsize
+        dense = Block(address, place.shape, dense_strides(place.shape, size))
+        copies = tuple(zip(dense.rows(place, size), place.rows(dense, size), strict=True))
+        return Move(number, other, self._queued(number, source, dense, array, out), copies)
+
+    def _places(self, array: ShardedArray, out: ShardedArray, number: int, other: int, box: Box) -> tuple[Block, Block]:
+        return block_of(array, number, box), block_of(out, other, [box[axis] for axis in self._spec.axes])
+
+    def _queued(
+        self, number: int, source: Block, target: Block, array: ShardedArray, out: ShardedArray
+    ) -> Callable[[int], None] | None:
+        """Permutes a block on a stream of a rank; None for a rank of another process."""
+        rank = self.ranks[number]
+        if not rank.here:
+            return None
+        where = rank.device.index
+        given = {"in": source.given(array.dtype, where), "out": target.given(out.dtype, where)}
+        return self._kernels[rank.device].queued(given, {}, {})
+
+    def _room(self, number: int, place: int, size: int) -> int:
+        """The address of memory of a rank; what was planned with a smaller one is forgotten."""
+        known = self._memory.get((number, place))
+        if known is None or known.size < size:
+            if known is not None:
+                self._calls.clear()
+            known = self._memory[number, place] = self.ranks[number].allocate(size)
+        return known.address
 
     @override
     def forget(self) -> None:
         self._calls.clear()
-        self._rooms.clear()
+        self._memory.clear()

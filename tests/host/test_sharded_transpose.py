@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -33,11 +34,20 @@ def cut(extent: int, ranks: int, seed: int) -> tuple[int, ...]:
     return tuple(np.diff([0, *sorted(places), extent]).tolist())
 
 
+def pieces_of(kernel: Any, seed: int) -> Any:
+    """Small pieces that copy engines move, in a ring of one to three; every fourth time kernels store what they can."""
+    least = 1 << 40 if seed % 4 == 3 else 4 << seed % 3
+    return replace(
+        kernel.pieces, count=3, slots=seed % 3 + 1, least=least, most=64 << seed % 2, least_row=1, least_copy=1
+    )
+
+
 def turned(seed: int, ranks: int, dtype: str = "float32", load: Any = gen.load, peer_access: bool = True) -> bool:
     """Whether a matrix is turned, turned back, and another one turned to where the first transpose was."""
     rows, cols = 11 + 3 * ranks, 9 + 5 * ranks
     devices = Machine(seed=seed, runner=OracleRunner()).devices(ranks, peer_access=peer_access)
     kernel = load(gen.permutation((1, 0), dtype), devices=devices)
+    kernel.pieces = pieces_of(kernel, seed)
     one, other = matrix(rows, cols, dtype), matrix(rows, cols, dtype)[::-1, ::-1]
     split = [cut(rows, ranks, seed), (cols,)]
     first, second = (kernel.scatter(found, split) for found in (one, other))
@@ -83,6 +93,7 @@ def permuted(seed: int, load: Any = gen.load, peer_access: bool = True) -> bool:
     one, other = (random.integers(0, 99, shape).astype(dtype) for _ in range(2))
     machine = Machine(seed=seed, runner=OracleRunner())
     kernel = load(gen.permutation(axes, dtype), devices=machine.devices(ranks, peer_access=peer_access))
+    kernel.pieces = pieces_of(kernel, seed)
     first, second = kernel.scatter(one, splits(shape, ranks, seed)), placed(kernel, other, seed)
     result = one.transpose(axes)
     made = kernel(first)
@@ -116,7 +127,8 @@ def test_the_emitted_kernels_turn_and_convert() -> None:
         (gen.permutation((2, 0, 1), "float32"), cube, cube.transpose(2, 0, 1)),
     ):
         machine = Machine(seed=2)
-        kernel = gen.load(spec, devices=machine.devices(3))
+        kernel: Any = gen.load(spec, devices=machine.devices(3))
+        kernel.pieces = pieces_of(kernel, 0)
         found = kernel(kernel.scatter(given)).gather()
         assert (found.dtype, found.tobytes()) == (wanted.dtype, wanted.tobytes()), machine
 
@@ -143,11 +155,35 @@ def test_what_is_wrong_is_said() -> None:
 
 
 MUTANTS = {
-    "a rank stores before others are ready": ("self.meet()\n        with self.together():", "with self.together():"),
-    "a rank does not wait for what others store": ("self.meet()\n\n    def _store", "pass\n\n    def _store"),
-    "blocks go to the neighbour": ("(number + turn) % len(self.ranks))", "(number + turn) % 2)"),
-    "devices without a way use each other's memory": ("if self.reaches(rank, target):", "if True:"),
-    "a rank sends what it has of other rows": ("box[axis] = max(box[axis][0], low),", "box[axis] = low,"),
+    "a rank stores before others are ready": ("self.meet()\n        copied:", "copied:"),
+    "a rank does not wait for what others store": ("self.meet()\n\n    def _move", "pass\n\n    def _move"),
+    "blocks go to the neighbour": ("(number + turn) % ranks for", "(number + turn) % 2 for"),
+    "devices without a way use each other's memory": ("reached = self.reaches(rank, target)", "reached = True"),
+    "a rank sends what it has of other rows": ("whole[axis] = max(whole[axis][0], low),", "whole[axis] = low,"),
+    "a slot is used again before its piece is copied": ("wait_for(rank.main.handle, before)", "mark(rank.main.handle)"),
+    "a slot is waited for a turn late": ("move.turn - self.pieces.slots", "move.turn - self.pieces.slots - 1"),
+    "a piece is copied before it is permuted": (
+        "wait_for(rank.rim.handle, rank.device.mark(rank.main.handle))",
+        "mark(rank.main.handle)",
+    ),
+    "nobody waits for the last pieces": (
+        "wait_for(self.ranks[number].main.handle, mark)",
+        "mark(self.ranks[number].main.handle)",
+    ),
+    "the ring has a slot fewer than it has turns": (
+        "turn % self.pieces.slots,",
+        "turn % max(self.pieces.slots - 1, 1),",
+    ),
+    "all pieces are the first": ("whole[along] = edge", "whole[along] = edges[:2]"),
+    "a block has no last piece": ("in pairwise(edges)", "in pairwise(edges[:-1] if parts > 1 else edges)"),
+    "slots are as large as the first piece": (
+        "max((prod(extents_of_box(box)) for box in through), default=0)",
+        "(prod(extents_of_box(through[0])) if through else 0)",
+    ),
+    "the own block stands for that of others": (
+        "self._cut(array, out, number, number)",
+        "self._cut(array, out, number, 0)",
+    ),
 }
 OF_BLOCKS = {
     "a block is the first that the rank has": ("zip(box, held.box, strides, strict=True)",
