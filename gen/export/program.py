@@ -676,7 +676,7 @@ class _Maker:
         shared, times = value(launch.shared_bytes), value(launch.times)
         yield f'plan.launch("{launch.entry}", {grid}, {block}, {shared}, {times});'
         if launch.cooperative:
-            yield "plan.together();"
+            yield "plan.cooperative();"
         for argument in launch.arguments:
             if isinstance(argument, str):
                 yield f"plan.array({slots[argument]});"

@@ -385,7 +385,7 @@ class Kernel:
                 ready.launches.queue(addresses, values, stream)
                 return None
             buffers = self._workspace.on(stream)
-            buffers.hold()
+            buffers.acquire()
             try:
                 addresses.update(buffers.addresses(ready.scratch, stream))
                 ready.launches.queue(addresses, values, stream)
@@ -393,7 +393,7 @@ class Kernel:
                 buffers.discard()
                 raise
             finally:
-                buffers.settle()
+                buffers.release()
         return buffers
 
     def _remember(
@@ -422,9 +422,9 @@ class Kernel:
         raise error from None
 
     def _discard(self, buffers: Buffers) -> None:
-        buffers.hold()
+        buffers.acquire()
         buffers.discard()
-        buffers.settle()
+        buffers.release()
 
     def _stream(self, given: Mapping[str, Given], chosen: int | None) -> int:
         """The stream to launch on; it waits for the streams on which others say that their content is produced."""

@@ -1,13 +1,13 @@
 // Repeats calls of kernels that Python has checked, dispatched and planned once: `gen/runtime/launcher.py` says why.
 //
 // A `Launcher` belongs to one kernel object. `remember` keeps what became of a call; `call` reads the arrays of another,
-// and launches what was kept if nothing differs that decided it: types, shapes, strides, alignment, counts. Else, or
-// where anything must be refused, it returns None, and Python does the whole call. `Repeating` is a base of the kernel
-// object's class: called, it asks its launcher first, and Python makes neither a tuple nor a dictionary of arguments.
+// and launches what was kept if nothing differs that decided it: types, shapes, strides, alignment, runtime parameters.
+// Else, or where anything must be refused, it returns None, and Python does the whole call. `Repeating` is a base of the
+// kernel object's class: called, it asks its launcher first, and Python makes neither a tuple nor a dictionary.
 //
 // All state is guarded by the GIL, which is released while the driver launches: a full queue makes the driver wait, and
-// what the GPU waits for may be a function of Python. Scratch memory of a stream is a lane: whoever launches with it,
-// here or in Python, holds it, so that several launches of one call stay together and nobody frees it meanwhile.
+// what the GPU waits for may be a function of Python. Whoever launches with the scratch memory of a stream, here or in
+// Python, holds it, so that several launches of one call stay together and nobody frees it meanwhile.
 
 #include "launcher_arrays.h"
 
@@ -22,11 +22,11 @@
 namespace {
 
 constexpr int kMostArguments = 128;  // of one launch
-constexpr int kMostCounts = 8;      // of one call
+constexpr int kMostParameters = 8;   // of one call
 constexpr size_t kSlots = 4096;     // of the table of remembered calls
 constexpr int64_t kAlignment = 32;  // bytes: the widest vector of any GPU
 constexpr uint64_t kPerThreadStream = 2;
-constexpr uint64_t kLegacyLane = ~0ull;
+constexpr uint64_t kLegacyStreamId = ~0ull;
 static_assert((kSlots & (kSlots - 1)) == 0, "slots are found by a mask");
 
 // The driver, by the addresses of its functions.
@@ -38,7 +38,7 @@ struct Driver {
   int (*pop_current)(void** context);
   int (*is_capturing)(void* stream, int* status);
   int (*stream_id)(void* stream, unsigned long long* id);
-  int (*launch_together)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+  int (*launch_cooperative)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          unsigned shared_bytes, void* stream, void** arguments);  // a cooperative launch
 };
 
@@ -51,7 +51,7 @@ struct Argument {
 struct Launch {
   void* function;
   unsigned grid[3], block[3], shared_bytes;
-  int together;  // whether all blocks must run at the same time
+  int cooperative;  // whether all blocks must run at the same time
   std::vector<Argument> arguments;
 };
 
@@ -88,7 +88,7 @@ struct Entry {
 
 struct Slot { uint64_t address = 0, size = 0; };
 
-struct Lane {
+struct Scratch {
   uint64_t id;
   bool busy = false;
   std::vector<Slot> slots;
@@ -102,10 +102,10 @@ struct Launcher {
   Py_ssize_t inputs, arrays;
   uint32_t written;             // by array, a bit
   PyObject* returned;           // places of the arrays that a call returns
-  PyObject* counts;             // names
-  std::vector<int64_t>* usual;  // what counts are where a call states none
+  PyObject* parameters;            // names
+  std::vector<int64_t>* defaults;  // of the parameters, where a call states none
   std::vector<Reader>* readers;
-  std::vector<Lane*>* lanes;
+  std::vector<Scratch*>* scratch_of_streams;
   std::vector<Entry*>* table;
   size_t entries;
 };
@@ -123,7 +123,7 @@ struct Stated {
   Py_ssize_t count;
   PyObject* out = Py_None;
   PyObject* stream = Py_None;
-  int64_t counts[kMostCounts];
+  int64_t parameters[kMostParameters];
 };
 
 // All of a call that its launches depend on, but addresses. false, maybe with an error set: Python must look at it.
@@ -146,15 +146,15 @@ bool describe(const Launcher* self, const Stated& stated, Call* call) {
     given.object = array;
     if (!call->add(static_cast<int64_t>(static_cast<uint64_t>(given.address) % kAlignment))) return false;
   }
-  for (size_t place = 0; place < self->usual->size(); ++place)
-    if (!call->add(stated.counts[place])) return false;
+  for (size_t place = 0; place < self->defaults->size(); ++place)
+    if (!call->add(stated.parameters[place])) return false;
   return true;
 }
 
 // Sorts arguments by name; names are interned wherever they stand in a program. false: there are others.
 bool take_names(const Launcher* self, PyObject* const* values, PyObject* names, Stated* stated) {
   const Py_ssize_t count = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
-  for (size_t place = 0; place < self->usual->size(); ++place) stated->counts[place] = (*self->usual)[place];
+  for (size_t place = 0; place < self->defaults->size(); ++place) stated->parameters[place] = (*self->defaults)[place];
   for (Py_ssize_t at = 0; at < count; ++at) {
     PyObject* name = PyTuple_GET_ITEM(names, at);
     if (name == word_out) {
@@ -163,8 +163,8 @@ bool take_names(const Launcher* self, PyObject* const* values, PyObject* names, 
       stated->stream = values[at];
     } else {
       size_t place = 0;
-      while (place < self->usual->size() && PyTuple_GET_ITEM(self->counts, place) != name) ++place;
-      if (place == self->usual->size() || !integer(values[at], &stated->counts[place])) return false;
+      while (place < self->defaults->size() && PyTuple_GET_ITEM(self->parameters, place) != name) ++place;
+      if (place == self->defaults->size() || !integer(values[at], &stated->parameters[place])) return false;
     }
   }
   return true;
@@ -204,27 +204,28 @@ bool chosen_stream(PyObject* named, uint64_t* stream) {
   return true;
 }
 
-Lane* lane_of(Launcher* self, uint64_t id) {
-  for (Lane* lane : *self->lanes)
-    if (lane->id == id) return lane;
+Scratch* scratch_of(Launcher* self, uint64_t id) {
+  for (Scratch* scratch : *self->scratch_of_streams)
+    if (scratch->id == id) return scratch;
   return nullptr;
 }
 
-// The lane of a stream that is not being captured, if it is free and its memory suffices.
-Lane* lane_for(Launcher* self, const Entry& entry, uint64_t stream) {
+// The scratch memory of a stream that is not being captured, if it is free and its memory suffices.
+Scratch* free_scratch(Launcher* self, const Entry& entry, uint64_t stream) {
   if (stream == kPerThreadStream) return nullptr;
   int capturing = 0;
-  unsigned long long id = kLegacyLane;
+  unsigned long long id = kLegacyStreamId;
   void* handle = reinterpret_cast<void*>(stream);
   if (self->driver.is_capturing(handle, &capturing) != 0 || capturing != 0) return nullptr;
   if (stream != kLegacyStream && self->driver.stream_id(handle, &id) != 0) return nullptr;
-  Lane* lane = lane_of(self, id);
-  if (lane == nullptr || lane->busy) return nullptr;
+  Scratch* scratch = scratch_of(self, id);
+  if (scratch == nullptr || scratch->busy) return nullptr;
   for (const Need& need : entry.needs) {
     if (need.size == 0) continue;
-    if (static_cast<size_t>(need.slot) >= lane->slots.size() || lane->slots[need.slot].size < need.size) return nullptr;
+    const size_t slot = static_cast<size_t>(need.slot);
+    if (slot >= scratch->slots.size() || scratch->slots[slot].size < need.size) return nullptr;
   }
-  return lane;
+  return scratch;
 }
 
 bool overlaps(const Launcher* self, const Entry& entry, const Call& call) {
@@ -258,7 +259,8 @@ int make_outputs(const Launcher* self, const Entry& entry, Call* call, PyObject*
 }
 
 // Queues the launches of an entry; gives the driver's status and the launch that it refused.
-int queue(const Driver& driver, const Entry& entry, const Call& call, const Lane* lane, uint64_t stream, size_t* at) {
+int queue(const Driver& driver, const Entry& entry, const Call& call, const Scratch* scratch, uint64_t stream,
+          size_t* at) {
   uint64_t pointers[kMostArguments];
   void* arguments[kMostArguments];
   for (*at = 0; *at < entry.launches.size(); ++*at) {
@@ -273,17 +275,18 @@ int queue(const Driver& driver, const Entry& entry, const Call& call, const Lane
         pointers[place] = static_cast<uint64_t>(call.given[argument.place].address);
       } else {
         const Need& need = entry.needs[argument.place];
-        pointers[place] = need.size == 0 ? 0 : lane->slots[need.slot].address;
+        pointers[place] = need.size == 0 ? 0 : scratch->slots[need.slot].address;
       }
       arguments[place] = &pointers[place];
     }
     const unsigned *grid = launch.grid, *block = launch.block;
-    void* const lane_stream = reinterpret_cast<void*>(stream);
+    void* const cuda_stream = reinterpret_cast<void*>(stream);
     const int status =
-        launch.together ? driver.launch_together(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
-                                                 block[2], launch.shared_bytes, lane_stream, arguments)
-                        : driver.launch(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                        launch.shared_bytes, lane_stream, arguments, nullptr);
+        launch.cooperative
+            ? driver.launch_cooperative(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                        launch.shared_bytes, cuda_stream, arguments)
+            : driver.launch(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                            launch.shared_bytes, cuda_stream, arguments, nullptr);
     if (status != 0) return status;
   }
   return 0;
@@ -316,7 +319,7 @@ PyObject* not_done() {
   Py_RETURN_NONE;
 }
 
-// call(*arrays, out=None, stream=None, **counts): the results; None if Python has to do this call.
+// call(*arrays, out=None, stream=None, **parameters): the results; None if Python has to do this call.
 PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t count, PyObject* names) {
   auto* self = reinterpret_cast<Launcher*>(object);
   if (self->entries == 0) Py_RETURN_NONE;
@@ -343,15 +346,15 @@ PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t cou
   PyObject* result = nullptr;
   ++entry->references;  // what makes outputs may call Python, even this kernel
   int ready = complete ? 1 : make_outputs(self, *entry, &call, made);
-  Lane* lane = ready != 1 || entry->needs.empty() ? nullptr : lane_for(self, *entry, stream);
-  if (ready == 1 && lane == nullptr && !entry->needs.empty()) ready = 0;
+  Scratch* scratch = ready != 1 || entry->needs.empty() ? nullptr : free_scratch(self, *entry, stream);
+  if (ready == 1 && scratch == nullptr && !entry->needs.empty()) ready = 0;
   if (ready == 1) {
     size_t at = 0;
-    if (lane != nullptr) lane->busy = true;
+    if (scratch != nullptr) scratch->busy = true;
     PyThreadState* state = PyEval_SaveThread();
-    const int status = queue(self->driver, *entry, call, lane, stream, &at);
+    const int status = queue(self->driver, *entry, call, scratch, stream, &at);
     PyEval_RestoreThread(state);
-    if (lane != nullptr) lane->busy = false;
+    if (scratch != nullptr) scratch->busy = false;
     if (status == 0) {
       result = result_of(self, call);
     } else {
@@ -374,7 +377,7 @@ bool take_launch(PyObject* content, Launch* launch) {
   unsigned long long function;
   if (!PyArg_ParseTuple(content, "K(III)(III)IpO!", &function, &launch->grid[0], &launch->grid[1], &launch->grid[2],
                         &launch->block[0], &launch->block[1], &launch->block[2], &launch->shared_bytes,
-                        &launch->together, &PyTuple_Type, &arguments))
+                        &launch->cooperative, &PyTuple_Type, &arguments))
     return false;
   launch->function = reinterpret_cast<void*>(function);
   if (PyTuple_GET_SIZE(arguments) > kMostArguments) {
@@ -465,17 +468,17 @@ PyObject* launcher_forget(PyObject* object, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// remember(name, arrays, out, counts, spans, launches, needs, makers): whether such calls are done here now.
+// remember(name, arrays, out, parameters, spans, launches, needs, makers): whether such calls are done here now.
 PyObject* launcher_remember(PyObject* object, PyObject* arguments_of) {
   auto* self = reinterpret_cast<Launcher*>(object);
-  PyObject *name, *arrays, *out, *counts, *spans, *launches, *needs, *makers;
-  if (!PyArg_ParseTuple(arguments_of, "OO!OO!O!O!O!O!", &name, &PyTuple_Type, &arrays, &out, &PyTuple_Type, &counts,
+  PyObject *name, *arrays, *out, *parameters, *spans, *launches, *needs, *makers;
+  if (!PyArg_ParseTuple(arguments_of, "OO!OO!O!O!O!O!", &name, &PyTuple_Type, &arrays, &out, &PyTuple_Type, &parameters,
                         &PyTuple_Type, &spans, &PyTuple_Type, &launches, &PyTuple_Type, &needs, &PyTuple_Type, &makers))
     return nullptr;
   Stated stated{reinterpret_cast<PyTupleObject*>(arrays)->ob_item, PyTuple_GET_SIZE(arrays), out};
-  bool known = PyTuple_GET_SIZE(counts) == static_cast<Py_ssize_t>(self->usual->size());
-  for (size_t place = 0; known && place < self->usual->size(); ++place)
-    known = integer(PyTuple_GET_ITEM(counts, place), &stated.counts[place]);
+  bool known = PyTuple_GET_SIZE(parameters) == static_cast<Py_ssize_t>(self->defaults->size());
+  for (size_t place = 0; known && place < self->defaults->size(); ++place)
+    known = integer(PyTuple_GET_ITEM(parameters, place), &stated.parameters[place]);
   Call call;
   if (!known || 2 * self->entries >= kSlots || !describe(self, stated, &call)) {
     PyErr_Clear();
@@ -527,19 +530,19 @@ PyObject* launcher_learn(PyObject* object, PyObject* arguments) {
   Py_RETURN_TRUE;
 }
 
-// hold(lane): waits until nobody launches with a stream's scratch memory; from then on it is the caller's.
-PyObject* launcher_hold(PyObject* object, PyObject* identity) {
+// acquire(stream): waits until nobody launches with a stream's scratch memory; from then on it is the caller's.
+PyObject* launcher_acquire(PyObject* object, PyObject* identity) {
   auto* self = reinterpret_cast<Launcher*>(object);
   uint64_t id = 0;
   if (!unsigned_of(identity, &id)) return nullptr;
   for (;;) {
-    Lane* lane = lane_of(self, id);
-    if (lane == nullptr) {
-      lane = new Lane{id, false, {}};
-      self->lanes->push_back(lane);
+    Scratch* scratch = scratch_of(self, id);
+    if (scratch == nullptr) {
+      scratch = new Scratch{id, false, {}};
+      self->scratch_of_streams->push_back(scratch);
     }
-    if (!lane->busy) {
-      lane->busy = true;
+    if (!scratch->busy) {
+      scratch->busy = true;
       Py_RETURN_NONE;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -548,8 +551,8 @@ PyObject* launcher_hold(PyObject* object, PyObject* identity) {
   }
 }
 
-// settle(lane, memory): gives a lane back that the caller holds; by slot, address and size of its memory.
-PyObject* launcher_settle(PyObject* object, PyObject* arguments) {
+// release(stream, memory): gives scratch memory back that the caller holds; by slot, address and size of its memory.
+PyObject* launcher_release(PyObject* object, PyObject* arguments) {
   auto* self = reinterpret_cast<Launcher*>(object);
   unsigned long long id = 0;
   PyObject* memory;
@@ -560,41 +563,41 @@ PyObject* launcher_settle(PyObject* object, PyObject* arguments) {
     if (!PyArg_ParseTuple(PyTuple_GET_ITEM(memory, place), "KK", &address, &size)) return nullptr;
     slots.push_back({address, size});
   }
-  Lane* lane = lane_of(self, id);
-  if (lane != nullptr) {
-    lane->slots = slots;
-    lane->busy = false;
+  Scratch* scratch = scratch_of(self, id);
+  if (scratch != nullptr) {
+    scratch->slots = slots;
+    scratch->busy = false;
   }
   Py_RETURN_NONE;
 }
 
-// drop(lane): forgets a lane that the caller holds.
+// drop(stream): forgets scratch memory that the caller holds.
 PyObject* launcher_drop(PyObject* object, PyObject* identity) {
   auto* self = reinterpret_cast<Launcher*>(object);
   uint64_t id = 0;
   if (!unsigned_of(identity, &id)) return nullptr;
-  for (size_t place = 0; place < self->lanes->size(); ++place) {
-    if ((*self->lanes)[place]->id != id) continue;
-    delete (*self->lanes)[place];
-    self->lanes->erase(self->lanes->begin() + static_cast<Py_ssize_t>(place));
+  for (size_t place = 0; place < self->scratch_of_streams->size(); ++place) {
+    if ((*self->scratch_of_streams)[place]->id != id) continue;
+    delete (*self->scratch_of_streams)[place];
+    self->scratch_of_streams->erase(self->scratch_of_streams->begin() + static_cast<Py_ssize_t>(place));
     break;
   }
   Py_RETURN_NONE;
 }
 
-// Launcher(functions, context, device, inputs, written, returned, counts, usual)
+// Launcher(functions, context, device, inputs, written, returned, parameters, defaults)
 PyObject* launcher_new(PyTypeObject* type, PyObject* arguments, PyObject* /*names*/) {
   unsigned long long functions[7], context;
   int device;
-  PyObject *written, *returned, *counts, *usual;
+  PyObject *written, *returned, *parameters, *defaults;
   Py_ssize_t inputs;
   if (!PyArg_ParseTuple(arguments, "(KKKKKKK)KinO!O!O!O!", &functions[0], &functions[1], &functions[2], &functions[3],
                         &functions[4], &functions[5], &functions[6], &context, &device, &inputs, &PyTuple_Type, &written,
-                        &PyTuple_Type, &returned, &PyTuple_Type, &counts, &PyTuple_Type, &usual))
+                        &PyTuple_Type, &returned, &PyTuple_Type, &parameters, &PyTuple_Type, &defaults))
     return nullptr;
-  if (PyTuple_GET_SIZE(written) > kMostArrays || PyTuple_GET_SIZE(usual) > kMostCounts ||
-      PyTuple_GET_SIZE(usual) != PyTuple_GET_SIZE(counts)) {
-    PyErr_SetString(PyExc_ValueError, "a call has at most 16 arrays and 8 counts, each of a usual value");
+  if (PyTuple_GET_SIZE(written) > kMostArrays || PyTuple_GET_SIZE(defaults) > kMostParameters ||
+      PyTuple_GET_SIZE(defaults) != PyTuple_GET_SIZE(parameters)) {
+    PyErr_SetString(PyExc_ValueError, "a call has at most 16 arrays and 8 runtime parameters, each with a default");
     return nullptr;
   }
   auto* self = reinterpret_cast<Launcher*>(type->tp_alloc(type, 0));
@@ -608,13 +611,13 @@ PyObject* launcher_new(PyTypeObject* type, PyObject* arguments, PyObject* /*name
     self->written |= static_cast<uint32_t>(PyTuple_GET_ITEM(written, place) == Py_True) << place;
   Py_INCREF(returned);
   self->returned = returned;
-  Py_INCREF(counts);
-  self->counts = counts;
-  self->usual = new std::vector<int64_t>;
-  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(usual); ++place)
-    self->usual->push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(usual, place)));
+  Py_INCREF(parameters);
+  self->parameters = parameters;
+  self->defaults = new std::vector<int64_t>;
+  for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(defaults); ++place)
+    self->defaults->push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(defaults, place)));
   self->readers = new std::vector<Reader>;
-  self->lanes = new std::vector<Lane*>;
+  self->scratch_of_streams = new std::vector<Scratch*>;
   self->table = new std::vector<Entry*>(kSlots, nullptr);
   return reinterpret_cast<PyObject*>(self);
 }
@@ -627,12 +630,12 @@ void launcher_free(PyObject* object) {
     Py_DECREF(reader.type);
     Py_XDECREF(reader.current_stream);
   }
-  for (Lane* lane : *self->lanes) delete lane;
+  for (Scratch* scratch : *self->scratch_of_streams) delete scratch;
   Py_XDECREF(self->returned);
-  Py_XDECREF(self->counts);
-  delete self->usual;
+  Py_XDECREF(self->parameters);
+  delete self->defaults;
   delete self->readers;
-  delete self->lanes;
+  delete self->scratch_of_streams;
   delete self->table;
   type->tp_free(object);
   Py_DECREF(type);
@@ -708,9 +711,9 @@ PyMethodDef launcher_methods[] = {
     {"remember", launcher_remember, METH_VARARGS, "Keeps what became of a call."},
     {"forget", launcher_forget, METH_NOARGS, "Forgets every call."},
     {"learn", launcher_learn, METH_VARARGS, "Says how arrays of a class are read."},
-    {"hold", launcher_hold, METH_O, "Waits for the scratch memory of a stream, and holds it."},
-    {"settle", launcher_settle, METH_VARARGS, "Gives a held lane back, with the memory that it has now."},
-    {"drop", launcher_drop, METH_O, "Forgets a held lane."},
+    {"acquire", launcher_acquire, METH_O, "Waits for the scratch memory of a stream, and holds it."},
+    {"release", launcher_release, METH_VARARGS, "Gives held scratch memory back, with the memory that it has now."},
+    {"drop", launcher_drop, METH_O, "Forgets held scratch memory."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot launcher_slots[] = {{Py_tp_new, reinterpret_cast<void*>(launcher_new)},

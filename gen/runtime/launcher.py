@@ -111,7 +111,7 @@ def _loaded(path: Path) -> Any:
 
 
 class Launcher:
-    """The launcher of one kernel object; implements `gen.runtime.workspace.Lanes`.
+    """The launcher of one kernel object; implements `gen.runtime.workspace.ScratchLock`.
 
     Attributes:
         repeats: what the program knows of it: the `_repeats` of the kernel object.
@@ -166,8 +166,8 @@ class Launcher:
             tuple(given[x.name].array if x.name in given else None for x in operands)
             for operands in (signature.inputs, signature.outputs)
         )
-        counts = tuple(parameters[known] for known in signature.runtime_parameters)
-        done = self._launcher.remember(name, arrays, out, counts, spans, launches, tuple(needs.values()), makers)
+        values = tuple(parameters[known] for known in signature.runtime_parameters)
+        done = self._launcher.remember(name, arrays, out, values, spans, launches, tuple(needs.values()), makers)
         return bool(done)
 
     def forget(self) -> None:
@@ -179,20 +179,20 @@ class Launcher:
         name, status, stream, grid, block = refused.args
         return stream, self._functions.refused(name, grid, block, status)
 
-    def hold(self, lane: int) -> None:
+    def acquire(self, stream_id: int) -> None:
         """Waits until no call is launching with a stream's scratch memory."""
-        self._launcher.hold(lane)
+        self._launcher.acquire(stream_id)
 
-    def settle(self, lane: int, memory: Mapping[str, Memory]) -> None:
+    def release(self, stream_id: int, memory: Mapping[str, Memory]) -> None:
         """Lets calls launch with what memory the stream has now."""
         for name in memory:
             self._slots.setdefault(name, len(self._slots))
         held = [memory.get(name) for name in self._slots]
-        self._launcher.settle(lane, tuple((one.address, one.size) if one is not None else (0, 0) for one in held))
+        self._launcher.release(stream_id, tuple((one.address, one.size) if one is not None else (0, 0) for one in held))
 
-    def drop(self, lane: int) -> None:
+    def drop(self, stream_id: int) -> None:
         """Forgets a stream."""
-        self._launcher.drop(lane)
+        self._launcher.drop(stream_id)
 
     def _learns(self, given: Given) -> bool:
         """Whether the program can read such arrays."""

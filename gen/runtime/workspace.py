@@ -9,7 +9,7 @@ from typing import Protocol
 from gen.gpu.device import LEGACY_STREAM, Device, Memory
 
 MOST_STREAMS = 64  # beyond that the scratch of the stream that came first is given back
-LEGACY_LANE = 2**64 - 1  # the legacy default stream's
+LEGACY_STREAM_ID = 2**64 - 1  # the driver has none for the legacy default stream
 
 
 @dataclass(frozen=True)
@@ -21,41 +21,43 @@ class Needed:
     zeroed: bool
 
 
-class Lanes(Protocol):
-    """Whoever else launches with the scratch memory of streams, each of which is a lane, known by a number."""
+class ScratchLock(Protocol):
+    """Keeps everybody else who launches with the scratch memory of a stream from it, by the stream's number."""
 
-    def hold(self, lane: int) -> None:
-        """Waits until nobody launches with it; then it is the caller's, until it is settled or dropped."""
+    def acquire(self, stream_id: int) -> None:
+        """Waits until nobody launches with it; then it is the caller's, until it is released or dropped."""
         ...
 
-    def settle(self, lane: int, memory: Mapping[str, Memory]) -> None:
+    def release(self, stream_id: int, memory: Mapping[str, Memory]) -> None:
         """Gives it back, and says which memory it has now."""
         ...
 
-    def drop(self, lane: int) -> None:
+    def drop(self, stream_id: int) -> None:
         """Forgets it; the caller holds it."""
         ...
 
 
 class Buffers:
-    """Scratch of one stream, or of one graph. One thread at a time may use it, between `hold` and `settle`."""
+    """Scratch of one stream, or of one graph. One thread at a time may use it, between `acquire` and `release`."""
 
-    def __init__(self, device: Device, *, of_graph: bool, lanes: Lanes | None = None, lane: int | None = None) -> None:
+    def __init__(
+        self, device: Device, *, of_graph: bool, lock: ScratchLock | None = None, stream_id: int | None = None
+    ) -> None:
         self._device = device
         self._of_graph = of_graph
-        self._lanes, self._lane = lanes, lane
+        self._lock, self._stream_id = lock, stream_id
         self._held: dict[str, Memory] = {}
         self._kept: list[Memory] = []
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         """Keeps others from launching with it."""
-        if self._lanes is not None and self._lane is not None:
-            self._lanes.hold(self._lane)
+        if self._lock is not None and self._stream_id is not None:
+            self._lock.acquire(self._stream_id)
 
-    def settle(self) -> None:
+    def release(self) -> None:
         """Lets others launch with it again."""
-        if self._lanes is not None and self._lane is not None:
-            self._lanes.settle(self._lane, self._held)
+        if self._lock is not None and self._stream_id is not None:
+            self._lock.release(self._stream_id, self._held)
 
     def addresses(self, needed: tuple[Needed, ...], stream: int) -> Mapping[str, int]:
         """Addresses by name, as large as is needed; what must be zero is zeroed when it is new, before any graph.
@@ -81,9 +83,9 @@ class Buffers:
 
     def close(self) -> None:
         """Forgets all of it: the stream is not known any more."""
-        self.hold()
-        if self._lanes is not None and self._lane is not None:
-            self._lanes.drop(self._lane)
+        self.acquire()
+        if self._lock is not None and self._stream_id is not None:
+            self._lock.drop(self._stream_id)
         self.discard()
 
     def _give_up(self, name: str) -> None:
@@ -95,9 +97,9 @@ class Buffers:
 class Workspace:
     """The buffers of a kernel object. One thread at a time may use it."""
 
-    def __init__(self, device: Device, lanes: Lanes | None = None) -> None:
+    def __init__(self, device: Device, lock: ScratchLock | None = None) -> None:
         self._device = device
-        self._lanes = lanes
+        self._lock = lock
         self._streams: dict[Hashable, Buffers] = {}
         self._graphs: dict[tuple[int, int], Buffers] = {}
 
@@ -115,6 +117,6 @@ class Workspace:
         if identity not in self._streams:
             while len(self._streams) >= MOST_STREAMS:
                 self._streams.pop(next(iter(self._streams))).close()
-            lane = LEGACY_LANE if stream == LEGACY_STREAM else identity if isinstance(identity, int) else None
-            self._streams[identity] = Buffers(self._device, of_graph=False, lanes=self._lanes, lane=lane)
+            stream_id = LEGACY_STREAM_ID if stream == LEGACY_STREAM else identity if isinstance(identity, int) else None
+            self._streams[identity] = Buffers(self._device, of_graph=False, lock=self._lock, stream_id=stream_id)
         return self._streams[identity]

@@ -20,7 +20,7 @@ constexpr uint64_t kAlignment = 16;  // bytes: what kernels are chosen for; XLA'
 
 using LaunchFunction = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
                                void**);
-using TogetherFunction = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+using CooperativeFunction = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
                                  void**);
 using MemsetFunction = int (*)(uint64_t, unsigned char, size_t, void*);
 
@@ -32,14 +32,14 @@ struct Argument {
 struct Launch {
   void* function;
   unsigned grid[3], block[3], shared_bytes;
-  bool together;  // whether all blocks must run at the same time
+  bool cooperative;  // whether all blocks must run at the same time
   std::vector<Argument> arguments;
 };
 
 // Arrays are a call's inputs, its outputs and its scratch memory, in this order.
 struct Plan {
   LaunchFunction launch;
-  TogetherFunction launch_together;
+  CooperativeFunction launch_cooperative;
   MemsetFunction memset;
   std::vector<std::pair<uint64_t, uint64_t>> zeroed;  // place and bytes of scratch memory that must be 0
   std::vector<Launch> launches;
@@ -83,9 +83,9 @@ ffi::Error run(void* stream, int64_t number, ffi::RemainingArgs inputs, ffi::Rem
       arguments.push_back(argument.source == Argument::kArray ? static_cast<void*>(&addresses.at(argument.content[0]))
                                                               : const_cast<uint64_t*>(argument.content));
     const unsigned *grid = launch.grid, *block = launch.block;
-    const int status = launch.together
-                           ? plan->launch_together(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
-                                                   block[2], launch.shared_bytes, stream, arguments.data())
+    const int status = launch.cooperative
+                           ? plan->launch_cooperative(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
+                                                      block[2], launch.shared_bytes, stream, arguments.data())
                            : plan->launch(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                                           launch.shared_bytes, stream, arguments.data(), nullptr);
     if (status != 0) return refused("launch", status);
@@ -105,7 +105,7 @@ ffi::Error run_on_host(int64_t number, ffi::RemainingArgs inputs, ffi::Remaining
 extern "C" void gen_keep(int64_t number, const uint64_t* next) {
   auto plan = std::make_shared<Plan>();
   plan->launch = reinterpret_cast<LaunchFunction>(*next++);
-  plan->launch_together = reinterpret_cast<TogetherFunction>(*next++);
+  plan->launch_cooperative = reinterpret_cast<CooperativeFunction>(*next++);
   plan->memset = reinterpret_cast<MemsetFunction>(*next++);
   for (uint64_t count = *next++; count > 0; --count, next += 2) plan->zeroed.emplace_back(next[0], next[1]);
   for (uint64_t count = *next++; count > 0; --count) {
@@ -114,7 +114,7 @@ extern "C" void gen_keep(int64_t number, const uint64_t* next) {
     for (unsigned& extent : launch.grid) extent = static_cast<unsigned>(*next++);
     for (unsigned& extent : launch.block) extent = static_cast<unsigned>(*next++);
     launch.shared_bytes = static_cast<unsigned>(*next++);
-    launch.together = *next++ != 0;
+    launch.cooperative = *next++ != 0;
     for (uint64_t arguments = *next++; arguments > 0; --arguments, next += 3)
       launch.arguments.push_back({static_cast<Argument::Source>(next[0]), {next[1], next[2]}});
     plan->launches.push_back(launch);

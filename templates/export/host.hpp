@@ -116,7 +116,7 @@ struct Plan {
     unsigned block[3];
     Int shared_bytes, times;
     int first_argument, arguments, first_swap, swaps;
-    bool together;  // all blocks must run at the same time: a cooperative launch
+    bool cooperative;  // all blocks must run at the same time: a cooperative launch
 
     bool launches() const { return grid[0] != 0 && grid[1] != 0 && grid[2] != 0 && times > 0; }
   };
@@ -134,7 +134,7 @@ struct Plan {
   void launch(const char* entry, Int gx, Int gy, Int gz, unsigned bx, unsigned by, unsigned bz, Int shared, Int times) {
     step[steps++] = {entry, {gx, gy, gz}, {bx, by, bz}, shared, times, arguments, 0, swaps, 0, false};
   }
-  void together() { step[steps - 1].together = true; }
+  void cooperative() { step[steps - 1].cooperative = true; }
   void array(int slot) {
     argument[arguments++].slot = slot;
     ++step[steps - 1].arguments;
@@ -787,7 +787,7 @@ int queue(Plan& plan, void* const* functions, uint64_t* slots, void* stream) {
         Plan::Argument& argument = plan.argument[a];
         pointers[a] = argument.slot < 0 ? static_cast<void*>(argument.bytes) : static_cast<void*>(&slots[argument.slot]);
       }
-      if (step.launches() && step.together) {
+      if (step.launches() && step.cooperative) {
         GEN_CALL(cuLaunchCooperativeKernel, function, static_cast<unsigned>(step.grid[0]),
                  static_cast<unsigned>(step.grid[1]), static_cast<unsigned>(step.grid[2]), step.block[0], step.block[1],
                  step.block[2], static_cast<unsigned>(step.shared_bytes), stream, pointers + step.first_argument);
@@ -966,7 +966,7 @@ std::string words_for(const Spec& spec, const Plan& plan, const Plan::Step& step
             : slot < spec.arrays ? spec.operands[slot].name
                                  : "scratch" + std::to_string(slot - spec.arrays);
   }
-  text += (step.together ? ") together " : ") ") + number(step.times) + " times";
+  text += (step.cooperative ? ") cooperative " : ") ") + number(step.times) + " times";
   for (int s = step.first_swap; s < step.first_swap + step.swaps; ++s)
     text += ", swap " + std::to_string(plan.swapped[s][0]) + " " + std::to_string(plan.swapped[s][1]);
   return text + "\n";

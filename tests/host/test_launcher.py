@@ -93,7 +93,7 @@ class RecordingDevice(FakeDevice):
     Attributes:
         raw: every launch, of the launcher and of Python.
         native: how many of them were the launcher's.
-        together: how many of these were cooperative.
+        cooperative: how many of these were cooperative.
         refusing: the status of the launcher's next launches.
         current: the context that is current.
         during: called while the launcher launches.
@@ -102,7 +102,7 @@ class RecordingDevice(FakeDevice):
     def __init__(self, *, functions: bool = True) -> None:
         super().__init__()
         self.raw: list[Raw] = []
-        self.native = self.together = 0
+        self.native = self.cooperative = 0
         self.refusing = 0
         self.current: list[int] = [CONTEXT]
         self.during: Callable[[], None] = lambda: None
@@ -125,21 +125,22 @@ class RecordingDevice(FakeDevice):
             ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[unsigned] * 7, pointer, _POINTER),
         )  # fmt: skip
         bodies = (
-            self._launch, self._get, self._push, self._pop, self._is_capturing, self._stream_id, self._launch_together,
+            self._launch, self._get, self._push, self._pop, self._is_capturing, self._stream_id,
+            self._launch_cooperative,
         )  # fmt: skip
         self._kept = [kind(body) for kind, body in zip(kinds, bodies, strict=True)]
-        launch, get, push, pop, capturing, identity, together = (
+        launch, get, push, pop, capturing, identity, cooperative = (
             int(ctypes.cast(one, pointer).value or 0) for one in self._kept
         )
         return DriverFunctions(
             CONTEXT,
-            (launch, get, push, pop, capturing, identity, together),
+            (launch, get, push, pop, capturing, identity, cooperative),
             _handle,
             lambda name, grid, block, what: refused(name, grid, block, f"status {what}"),
         )
 
-    def _launch_together(self, *what: Any) -> int:
-        self.together += 1
+    def _launch_cooperative(self, *what: Any) -> int:
+        self.cooperative += 1
         return self._launch(*what, None)
 
     def _launch(self, function: int, *what: Any) -> int:
@@ -400,12 +401,12 @@ def test_a_launch_has_every_axis_of_its_grid_and_block(cache: Path, device: Reco
     assert one.learn(library.array, source)
     device.handles, device.sizes = [("name", "_entry")], {("name", "_entry"): (-1, 4, -1)}
     array = library.array(aligned((3,)))
-    launches = tuple((1, (2, 3, 4), (5, 6, 7), 8, together, (0, b"1234", -1)) for together in (False, True))
+    launches = tuple((1, (2, 3, 4), (5, 6, 7), 8, cooperative, (0, b"1234", -1)) for cooperative in (False, True))
     assert one.remember("name", (array,), (), (), ((0, 12),), launches, ((0, 16),), (None,))
     assert one.call(array, stream=3) is None  # no memory yet
-    one.hold(3)
+    one.acquire(3)
     assert one.call(array, stream=3) is None
-    one.settle(3, ((4096, 16),))
+    one.release(3, ((4096, 16),))
     device.during = one.forget  # while it is used
     assert one.call(array, stream=3) is array
     expected = (
@@ -418,7 +419,7 @@ def test_a_launch_has_every_axis_of_its_grid_and_block(cache: Path, device: Reco
         3,
     )
     assert device.raw == [expected, expected]
-    assert device.together == 1  # the second is cooperative
+    assert device.cooperative == 1  # the second is cooperative
     assert one.call(array, stream=3) is None
 
 
