@@ -25,6 +25,7 @@ from gen.dtypes import numpy_dtype, python_int
 from gen.errors import ArgumentError, ShapeError, SpecError
 from gen.families.base import Spec
 from gen.families.reduction import ReductionSpec, reduction
+from gen.families.reduction.spec import MOST_DDOF
 from gen.families.stencil.builder import stencil
 from gen.families.transpose import permutation
 from gen.runtime.arrays import read
@@ -124,7 +125,7 @@ def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
 
     Arguments and errors are those of `sum`. `correction` is a whole number from 0 to 99.
     """
-    ddof = _whole("correction", correction)
+    ddof = _whole("correction", correction, MOST_DDOF)
     _warn("var", x, axis, ddof)
     return _reduced("var", x, axis, keepdims, out, stream, device, None, ddof)
 
@@ -132,7 +133,7 @@ def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
 def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False, out: Any = None,
         stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The standard deviation over axes: the square root of `var`, whose arguments and errors it has."""
-    ddof = _whole("correction", correction)
+    ddof = _whole("correction", correction, MOST_DDOF)
     _warn("std", x, axis, ddof)
     return _reduced("std", x, axis, keepdims, out, stream, device, None, ddof)
 
@@ -448,10 +449,10 @@ def _along(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     return along if len(along) < ndim else tuple(range(ndim))
 
 
-def _whole(name: str, number: Any) -> int:
+def _whole(name: str, number: Any, most: int) -> int:
     whole = isinstance(number, int | np.integer) or (isinstance(number, float | np.floating) and number % 1 == 0)
-    if not whole:  # nor is a number that is not finite
-        raise ArgumentError(name, "must be a whole number", repr(number))
+    if not whole or not 0 <= number <= most:  # nor is a number whole that is not finite
+        raise ArgumentError(name, f"must be a whole number from 0 to {most}", repr(number))
     return int(number)
 
 

@@ -67,8 +67,13 @@ def errors_told() -> Iterator[None]:
         _forget_output()
         if error.errno == errno.EPIPE:
             raise typer.Exit(_BROKEN_PIPE) from None
-        subject = f"{error.filename} cannot be used" if error.filename else "The system refuses"
-        _complain(f"{subject}: {error.strerror or error}")
+        reason = error.strerror or str(error)
+        if error.filename:
+            _complain(f"{error.filename} cannot be used: {reason}")
+        elif error.errno == errno.ENOSPC:
+            _complain(f"The output cannot be written: {reason}. Make room, or send it elsewhere")
+        else:
+            _complain(f"The system refuses: {reason}")
         raise typer.Exit(1) from None
 
 

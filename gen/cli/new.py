@@ -14,6 +14,7 @@ import typer
 
 from gen.cli import output
 from gen.cli.common import Command, Json, OptionError, families_of, folder_of
+from gen.emit.folder import write_whole
 
 # The class and the name that `gen --family` and `gen prove` take, once `mine` is replaced; by the built-in family.
 _ALGORITHMS = {
@@ -104,8 +105,7 @@ def _write(skeleton: str, name: str, folder: Path, class_name: str, proven: str,
             raise OptionError(str(folder / place), "is there already, and is left as it is")
     for place, text in named.items():
         path = folder / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_renamed(text, name), encoding="utf-8")
+        write_whole(path, _renamed(text, name).encode(), "Make room, or name another folder with -o")
         if not json:
             output.text(str(path))
     away = "" if folder.resolve() == Path.cwd() else f"cd {folder}; "

@@ -162,7 +162,7 @@ def tune(
     moves 128 MiB or more, and a multiprocessor has less than an eighth of the bytes in flight with which it reads at
     full speed. occupancy: a multiprocessor holds fewer than 4 warps, and the grid has more for it.
 
-    Without one, and without a name: emits, compiles and proves on the CPU a sample of three families' variants, ranks
+    Without a GPU, and without a name: emits, compiles and proves on the CPU a sample of three families' variants, ranks
     them by a model of the GPU, and finds a planted fault, within a minute. With a name, --budget or --all: the base and
     named variants of the spec, the family or every catalogue, and configs of each algorithm in which every pair of
     parameter values meets; and says what a GPU would measure.

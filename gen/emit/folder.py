@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import fcntl
 import os
 import re
@@ -21,7 +22,8 @@ from gen.families.base import Family, Variant
 from gen.families.names import base_variants, search_space, variant
 
 ELSEWHERE = "Name another folder with --home or $GEN_HOME"
-MAKE_ROOM = "Make room, or name another folder with --home or $GEN_HOME"
+_ROOM = "Make room, or "
+MAKE_ROOM = f"{_ROOM}name another folder with --home or $GEN_HOME"
 ABANDONED = 3600.0  # seconds after which nobody writes a file any more
 _MADE = re.compile(r"\.[0-9a-f]{32}\.tmp")  # what a file is called until it is whole
 
@@ -41,7 +43,17 @@ def write_whole(path: Path, content: bytes, next_step: str = MAKE_ROOM) -> None:
             with suppress(OSError):
                 made.unlink()
     except OSError as error:
-        raise StoreError(str(path), "cannot be written", error.strerror, next_step=next_step) from error
+        raise StoreError(
+            str(path), "cannot be written", error.strerror, next_step=_helping(error, next_step)
+        ) from error
+
+
+def _helping(error: OSError, next_step: str) -> str:
+    """The next step, without room to be made where a disk is not full."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or not next_step.startswith(_ROOM):
+        return next_step
+    other = next_step.removeprefix(_ROOM)
+    return other[0].upper() + other[1:]
 
 
 def write_if_changed(path: Path, text: str, next_step: str = MAKE_ROOM) -> bool:
@@ -92,7 +104,7 @@ def alone(lock: Path) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")
     except OSError as error:
-        raise GenError(str(lock), "cannot be written", error.strerror, next_step=MAKE_ROOM) from error
+        raise GenError(str(lock), "cannot be written", error.strerror, next_step=_helping(error, MAKE_ROOM)) from error
     with file:
         with suppress(OSError):  # a file system that knows no locks
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -25,7 +25,7 @@ PASS_ANOTHER = "Pass one that does, or none: then it is made"
 
 
 def told_extents(extents: Mapping[str, int], *, pitches: bool = True) -> dict[str, int]:
-    """The extents that people are told: without those of boxes, which follow from the others.
+    """The extents that people are told: without those of boxes and groups, which follow from the others.
 
     Args:
         extents: of a problem, by name.
@@ -34,7 +34,7 @@ def told_extents(extents: Mapping[str, int], *, pitches: bool = True) -> dict[st
     return {
         name: extent
         for name, extent in extents.items()
-        if not name.startswith(("box", "wide")) and (pitches or not name.endswith("_pitch"))
+        if not name.startswith(("box", "group", "wide")) and (pitches or not name.endswith("_pitch"))
     }
 
 

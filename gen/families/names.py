@@ -217,7 +217,8 @@ def _no_spec(families: Sequence[Family[Any]], name: str, known: Known, takes: Ta
         what, next_step = "and this is a variant of one", f"Its spec is {spec_name}"
     else:
         meant = _respelled(families, name, known) or near(name, [*specs, *known, *takes.others])
-        what, next_step = f"such as {specs[0]}", did_you_mean(meant) or OWN_SPECS
+        what = f"such as {specs[0]}"
+        next_step = did_you_mean(meant) or f"gen list shows families and specs. {OWN_SPECS}"
     return NoSpecError(takes.subject, f"{takes.rule}, {what}", repr(name), next_step=next_step)
 
 
@@ -290,6 +291,7 @@ def _find_variant(families: Sequence[Family[Any]], name: str, known: Known, *, s
     if not separator:
         _refuse_spec(families, name, known)
         choices = [named.name for family in families for named in family.named]
+        choices += [family.name_of(spec) for family in families for spec in family.catalogue]
         otherwise = "gen list shows what names are put together from"
         raise unknown("The variant", name, choices, _VARIANT, otherwise=otherwise)
     try:

@@ -90,7 +90,8 @@ class Signature:
         by_name = dict(zip((x.name for x in self.numbers), arguments[count:], strict=False))
         for name in numbers:
             if name in by_name or not any(x.name == name for x in self.numbers):
-                rule = "is given twice" if name in by_name else f"is no number of this kernel, which takes {wanted}"
+                takes = ", ".join((wanted, *self.runtime_parameters))
+                rule = "is given twice" if name in by_name else f"is no number of this kernel, which takes {takes}"
                 raise ArgumentError(name, rule)
         by_name |= numbers
         for operand in self.numbers:

@@ -119,9 +119,7 @@ def test_an_entry_can_be_corrupt_twice(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    says = (
-        r"/file/\S+ cannot be written \(got Not a directory\)\. Make room, or name another folder with --home or \$GEN"
-    )
+    says = r"/file/\S+ cannot be written \(got Not a directory\)\. Name another folder with --home or \$GEN"
     with pytest.raises(StoreError, match=says):
         Cache(tmp_path / "file").write(KEY, CONTENT)
 

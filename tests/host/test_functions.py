@@ -225,6 +225,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("sum", (np.zeros(3),), {"axis": [[0]]}, "axis must be one value for all axes, or a tuple"),
     ("sum", ([1.0],), {}, "x must be a NumPy array"),
     ("var", (np.zeros(3),), {"correction": 0.5}, "correction must be a whole number"),
+    ("std", (np.zeros(3),), {"correction": -1}, "correction must be a whole number from 0 to 99"),
     *(
         ("var", (np.zeros(3),), {"correction": odd}, "correction must be a whole number")
         for odd in (np.inf, np.nan, None)

@@ -133,6 +133,8 @@ def test_counts_go_with_a_shape_and_with_a_spec_that_has_them(computing: FakeDev
         gen.load("transpose_10_b32", shape=(4, 4), steps=3, device=computing, home=tmp_path)
     with pytest.raises(ArgumentError, match="steps is no number of this kernel"):
         gen.load("transpose_10_b32", device=computing, home=tmp_path)(whole_numbers(4, 4), steps=3)
+    with pytest.raises(ArgumentError, match="step is no number of this kernel, which takes in, steps"):
+        gen.load(Stencil().catalogue[0], device=computing, home=tmp_path)(whole_numbers(4, 4), step=3)
 
 
 def test_the_choice_is_by_steps(computing: FakeDevice, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_what_names_another_folder_is_the_option_that_named_this_one(
     for listed in ("gen.store.folder.base_of_catalogue", "gen.emit.folder.all_of_catalogue"):
         monkeypatch.setattr(listed, lambda _: (find_variant(FAMILIES, "reduceShfl", {}),))
     (tmp_path / "file").touch()
-    says = "Make room, or name another folder with --home or $GEN_HOME"
+    says = "Name another folder with --home or $GEN_HOME"
     for options in (["--all"], []):
         shown = run("generate", *options, "--home", tmp_path / "file" / "below")
         assert shown.status == 1
