@@ -132,7 +132,7 @@ def bench(
     from gen.emit.folder import ELSEWHERE, check_writable
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
-    from gen.store.tuned import all_winners
+    from gen.store.winners import all_winners
     from gen.tune.device import IsolatedDevice
 
     asked = find_peers(None if peers is None else peers.split(","), PEERS)

@@ -27,7 +27,7 @@ from gen.families.transpose import Transpose, TransposeSpec, permutation
 from gen.paths import output_home
 from gen.runtime.dispatch import Chooser
 from gen.store.trials import Problem, Trial
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 from gen.tune.attempts import Sources, why_unable
 from gen.tune.device import Entrant
 from gen.tune.race import Finals, finals

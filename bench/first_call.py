@@ -136,7 +136,7 @@ def ours(case: Case, what: str, home: Path, stub: bool, profile: Path | None) ->
 
 def _tried(home: Path) -> int:
     """How many variants the first call timed that was tuned last."""
-    from gen.store.tuned import found_at_first_calls
+    from gen.store.winners import found_at_first_calls
 
     return max((int(one.evidence["trials"].get("ok", 0)) for one in found_at_first_calls(home)), default=0)
 

@@ -24,7 +24,7 @@ from bench.results import Results, geometric_mean, read_results
 from bench.stencils import steps_of
 from bench.table import full, lines, markdown, summary
 from bench.tune import table
-from gen.store.tuned import read_winners
+from gen.store.winners import read_winners
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.program import ended, need_gpu
-from gen.store import tuned
+from gen.store.winners import TUNED_FILE, read_winners, text_of_winners
 
 KILLS = 3
 BRIEFLY = ("--budget", "5s")
@@ -44,7 +44,7 @@ def main() -> int:
         reports.pop("meta")
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
+        (home / TUNED_FILE).write_text(text_of_winners([]), encoding="utf-8")
         for step in STEPS:
             if step.__name__ not in (options.only or [step.__name__]):
                 continue
@@ -86,7 +86,7 @@ def two_at_once(home: Path) -> Report:
     first, second = [begun(home, *shape) for shape in shapes]
     said = [process.communicate()[1] for process in (first, second)]
     waiting = [line for text in said for line in text.splitlines() if "in use by" in line or "aits for" in line]
-    winners = {winner.words for winner in tuned.read_winners(home) if winner.spec == "reduction_sum_f32"}
+    winners = {winner.words for winner in read_winners(home) if winner.spec == "reduction_sum_f32"}
     statuses = [first.returncode, second.returncode]
     return {"statuses": statuses, "waited": waiting, "winners": sorted(winners),
             "well": statuses == [0, 0] and len(waiting) >= 1 and len(winners) == 2}  # fmt: skip

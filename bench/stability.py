@@ -27,8 +27,8 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_variant
-from gen.store import tuned
 from gen.store.trials import Problem, Trials
+from gen.store.winners import TUNED_FILE, text_of_winners
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.attempts import Sources
@@ -57,7 +57,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/stability.py"):
         home = Path(folder)
-        (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
+        (home / TUNED_FILE).write_text(text_of_winners([]), encoding="utf-8")
         compiler = Nvrtc(home / ".cache")
         with CompileFarm(compiler) as farm, IsolatedDevice(GpuFactory(0, compiler, home)) as device:
             for spec, shape in PROBLEMS:

@@ -32,8 +32,8 @@ from gen.families.names import find_algorithm, illegal, variant
 from gen.families.stencil import Boundary, Stencil, StencilSpec
 from gen.families.stencil.shapes import extents_of
 from gen.families.stencil.spec import BOUNDARIES
-from gen.store import tuned
 from gen.store.trials import Problem, Trial, Trials
+from gen.store.winners import TUNED_FILE, text_of_winners
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.device import Entrant, TuningDevice
@@ -164,7 +164,7 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/stencil_sweep.py"):
         home = Path(folder)
-        (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
+        (home / TUNED_FILE).write_text(text_of_winners([]), encoding="utf-8")
         compiler = Nvrtc(home / ".cache")
         with CompileFarm(compiler) as farm, IsolatedDevice(GpuFactory(0, compiler, home)) as device:
             print(f"{device.name}, {device.driver}, copy {device.about.copy:.0f} GB/s", flush=True)

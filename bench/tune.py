@@ -22,8 +22,8 @@ from bench.program import ended, need_gpu
 from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
-from gen.store import tuned
 from gen.store.trials import Problem
+from gen.store.winners import TUNED_FILE, Winner, text_of_winners
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.problems import problems, read_seconds
@@ -60,7 +60,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/tune.py"):
         home = Path(folder)
         # Else the winners that came with gen would be those so far, which stay among equals.
-        (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
+        (home / TUNED_FILE).write_text(text_of_winners([]), encoding="utf-8")
         by_itself, width = compile_rate(wanted, Nvrtc(None))
         print(f"the host alone compiles {by_itself:.0f} kernels a second in {width} processes")
         compiler = Nvrtc(home / ".cache")
@@ -133,7 +133,7 @@ def compile_rate(wanted: Sequence[Problem], compiler: Nvrtc) -> tuple[float, int
         return len(sources) / (time.monotonic() - start), farm.width
 
 
-def table(content: dict[str, Any], winners: Sequence[tuned.Winner]) -> str:
+def table(content: dict[str, Any], winners: Sequence[Winner]) -> str:
     """What stands in docs/tuning.md: how fast tuning was, by a file of results, and the winners that came with gen."""
     meta = content["meta"]
     device, day, command = meta["calibration"]["device"], meta["date"], meta["command"]

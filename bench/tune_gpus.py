@@ -29,8 +29,8 @@ from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import heuristic_variants
-from gen.store import tuned
 from gen.store.trials import Problem
+from gen.store.winners import TUNED_FILE, text_of_winners
 from gen.toolchain.farm import CompileFarm, Farm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.choose import over
@@ -125,7 +125,7 @@ def main() -> int:
 def rate_of(numbers: Sequence[int], seconds: float, home: Path) -> Rate:
     """A run of `gen tune` from nothing."""
     home.mkdir()
-    (home / tuned.FILE).write_text(tuned.text_of_winners([]), encoding="utf-8")
+    (home / TUNED_FILE).write_text(text_of_winners([]), encoding="utf-8")
     words = ["tune", TUNED, "--gpu", ",".join(map(str, numbers)), "--budget", f"{seconds}s", "--home", str(home)]
     done = subprocess.run([sys.executable, "-m", "gen", *words, "--json"], stdout=subprocess.PIPE, check=False)
     if done.returncode:

@@ -130,7 +130,7 @@ def measured(
     from gen.emit.folder import ELSEWHERE, check_writable
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home
-    from gen.store.tuned import all_winners
+    from gen.store.winners import all_winners
     from gen.tune.device import IsolatedDevice
 
     all_winners(home)  # what cannot be read would only be logged, and the kernel be untuned

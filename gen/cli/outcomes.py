@@ -95,7 +95,7 @@ class UntunedError(GenError):
 
 def insist(problems: Sequence[Problem], home: Path, device: str, *, json: bool) -> None:
     """Shows the winner of each problem. Raises UntunedError, naming all that have none."""
-    from gen.store.tuned import all_winners
+    from gen.store.winners import all_winners
 
     found = {winner.key: winner for winner in all_winners(home)}
     kept = [found.get((p.spec_name, p.shape_class, device, p.region)) for p in problems]

@@ -33,7 +33,7 @@ def report(
     from gen.report.page import page as text_of
     from gen.store.folder import known_specs, stored_calibrations
     from gen.store.trials import FILE, Row, Trials
-    from gen.store.tuned import all_winners
+    from gen.store.winners import all_winners
 
     families, home = families_of(ctx), home_of(results)
     if results is not None and not home.is_dir():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gen.families.base import Family, Spec, Variant
     from gen.runtime.dispatch import Choice, Chooser
-    from gen.store.tuned import Winner
+    from gen.store.winners import Winner
 
 
 def show(

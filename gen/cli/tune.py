@@ -258,7 +258,7 @@ def _stale(families: tuple[Family[Any], ...], home: Path, target: str | None, de
     from gen.errors import StoreError
     from gen.store.folder import known_specs
     from gen.store.stale import stale
-    from gen.store.tuned import all_winners
+    from gen.store.winners import all_winners
     from gen.tune.problems import specs_of
     from gen.tune.verify import problem_of
 
@@ -359,7 +359,7 @@ def _verify(
 ) -> None:
     """Verifies the winners of the problems, or all."""
     from gen.store.folder import known_specs, prefixes_of
-    from gen.store.tuned import all_winners
+    from gen.store.winners import all_winners
     from gen.tune.verify import verify
 
     found = [winner for winner in all_winners(home) if winner.variant.startswith(prefixes_of(families))]

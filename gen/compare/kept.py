@@ -16,7 +16,7 @@ from gen.emit.folder import alone, write_if_changed
 from gen.errors import StoreError
 from gen.gpu.timing import Calibration, Protocol
 from gen.paths import lock_of
-from gen.store.tuned import read_json
+from gen.store.winners import read_json
 
 FILE = "comparisons.json"
 SCHEMA = 1

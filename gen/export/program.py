@@ -21,7 +21,7 @@ from gen.families.estimates import estimated_us
 from gen.families.extents import PASS_ANOTHER, dense, dense_inputs
 from gen.families.regions import Region, sizes_of
 from gen.runtime.dispatch import Chooser, Row
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 
 MOST_AXES = 8  # of an array, in the library
 MOST_RANK = 3  # of arrays whose rank a spec leaves open

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gen.families.estimates import Demand
     from gen.gpu.timing import Calibration
     from gen.store.trials import Row
-    from gen.store.tuned import Winner
+    from gen.store.winners import Winner
 
 OK = "ok"
 FEWEST_TRIALS = 2  # of a search space that is drawn

@@ -20,7 +20,7 @@ from gen.families.names import SPECS, Takes, base_variants, find_spec, find_vari
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
 from gen.store.folder import find_known
 from gen.store.stale import came_later, why_stale
-from gen.store.tuned import Winner, all_winners, merged
+from gen.store.winners import Winner, all_winners, merged
 
 log = logging.getLogger("gen")
 LESS_THAN_TUNED, LESS_THAN_STALE = 0.75, 0.95

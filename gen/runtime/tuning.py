@@ -23,7 +23,7 @@ from gen.families.regions import Region, sizes_of
 from gen.gpu import device as gpus
 from gen.gpu.device import Device
 from gen.runtime.dispatch import Chooser, winners_of
-from gen.store.tuned import is_locked
+from gen.store.winners import is_locked
 from gen.tune.problems import read_seconds
 
 log = logging.getLogger("gen")

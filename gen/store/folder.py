@@ -18,8 +18,7 @@ from gen.families.names import Known, find_variant, parse_label
 from gen.gpu.device import Device
 from gen.gpu.timing import Calibration
 from gen.paths import lock_of, shipped
-from gen.store import tuned
-from gen.store.tuned import read_json
+from gen.store.winners import TUNED_FILE, read_json, read_winners
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ def variants_of_home(families: Sequence[Family[Any]], home: Path) -> tuple[Varia
     Raises StoreError if a winner is no variant of these families.
     """
     found = {made.name: made for made in base_of_catalogue(families)}
-    winners = tuned.read_winners(home)
+    winners = read_winners(home)
     known = known_specs(families, home) if winners else {}
     for winner in winners:
         if not winner.variant.startswith(prefixes_of(families)):
@@ -39,7 +38,7 @@ def variants_of_home(families: Sequence[Family[Any]], home: Path) -> tuple[Varia
             made = find_variant(families, winner.variant, known)
         except (UnknownNameError, ConfigError, SpecError) as error:
             raise StoreError(
-                tuned.FILE, f"names a winner that there is not: {error}", next_step="Tune again, or remove its line"
+                TUNED_FILE, f"names a winner that there is not: {error}", next_step="Tune again, or remove its line"
             ) from error
         found.setdefault(made.name, made)
     return tuple(found.values())

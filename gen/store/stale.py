@@ -17,7 +17,7 @@ from gen.emit.render import digest_of_template, render
 from gen.errors import GenError
 from gen.families.base import Family, Limits, Spec, Variant
 from gen.families.names import Known, find_variant, heuristic_variants
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 
 TEXT, TEMPLATE, ALGORITHMS = "text", "template", "algorithms"
 _COMMENT = re.compile(r"//[^\n]*")

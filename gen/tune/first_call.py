@@ -27,7 +27,7 @@ from gen.gpu.timing import Calibration, Clock
 from gen.paths import lock_of
 from gen.store.folder import stored_calibration
 from gen.store.trials import Problem, Trial, Trials
-from gen.store.tuned import Winner, first_calls_of, found_at_first_calls, merged, text_of_winners
+from gen.store.winners import Winner, first_calls_of, found_at_first_calls, merged, text_of_winners
 from gen.toolchain.compiled import Compiled, Compiler
 from gen.tune.device import SWITCH_SECONDS, Entrant, Rounds
 from gen.tune.outcome import winner_of

@@ -11,9 +11,9 @@ from gen.families import families
 from gen.families.base import Family
 from gen.paths import lock_of, output_home
 from gen.store.folder import SPECS_FILE, read_specs, text_of_specs
-from gen.store.tuned import (
-    FILE,
+from gen.store.winners import (
     LOCK_FILE,
+    TUNED_FILE,
     UNLOCK,
     Winner,
     all_winners,
@@ -94,7 +94,7 @@ def _take(winners: Sequence[Winner], specs: Mapping[str, Any], home: Path, known
         if lost:
             aside = home / ASIDE
             aside.mkdir(exist_ok=True)
-            write_if_changed(aside / FILE, text_of_winners(merged(read_winners(aside), lost)))
+            write_if_changed(aside / TUNED_FILE, text_of_winners(merged(read_winners(aside), lost)))
         return tuple(winners)
 
     keep(home, known, exactly)

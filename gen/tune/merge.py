@@ -14,7 +14,7 @@ from gen.paths import lock_of
 from gen.store.folder import SPECS_FILE, known_specs, read_calibrations, read_specs, store_calibration, text_of_specs
 from gen.store.trials import FILE as TRIALS_FILE
 from gen.store.trials import Trials
-from gen.store.tuned import Winner, check_unlocked, read_winners
+from gen.store.winners import Winner, check_unlocked, read_winners
 from gen.tune.run import keep
 
 

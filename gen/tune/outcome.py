@@ -10,7 +10,7 @@ from gen.errors import RunError
 from gen.families.base import Limits, Variant
 from gen.store.stale import provenance
 from gen.store.trials import Problem, Status, Trial
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 from gen.tune.choose import STAY_RATIO, Interval, choose, median_interval, midmean_interval, paired_ratio
 from gen.tune.device import TuningDevice
 from gen.tune.race import Finals, noise

@@ -25,7 +25,7 @@ from typing import Any
 from gen.errors import GenError, RunError
 from gen.families.base import Family, Limits
 from gen.store.trials import Problem
-from gen.store.tuned import check_unlocked
+from gen.store.winners import check_unlocked
 from gen.toolchain.compiled import Compiler
 from gen.toolchain.farm import CompileFarm
 from gen.tune.attempts import Sources

@@ -12,9 +12,18 @@ from typing import Any
 from gen.emit.folder import alone, generate, texts, write_if_changed
 from gen.families.base import Family
 from gen.paths import lock_of
-from gen.store import tuned
 from gen.store.folder import prefixes_of, remember, variants_of_home, write_down
 from gen.store.trials import Problem, Trials
+from gen.store.winners import (
+    TUNED_FILE,
+    Winner,
+    all_winners,
+    check_unlocked,
+    forget_first_calls,
+    merged,
+    read_winners,
+    text_of_winners,
+)
 from gen.toolchain.farm import Farm
 from gen.tune.attempts import Sources
 from gen.tune.device import TuningDevice
@@ -22,7 +31,7 @@ from gen.tune.outcome import Interrupted, LostError, Outcome, displaces, winner_
 from gen.tune.tuner import Options, to_come, tune
 
 PROBLEM_OVERHEAD_VARIANTS = 150  # variants that could be tried while a problem is made ready and its finals are held
-Winners = tuple[tuned.Winner, ...]
+Winners = tuple[Winner, ...]
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ def run(
         KeyboardInterrupt: Ctrl-C; the same.
     """
     start = time.monotonic()
-    tuned.check_unlocked(home)
+    check_unlocked(home)
     variants_of_home(families, home)  # an edited tuned.json is reported before anything runs
     trials = Trials(home)
     options = options or Options()
@@ -129,11 +138,11 @@ def weights_of(problems: Sequence[Problem], sources: Sources, options: Options) 
 
 def _incumbent(home: Path, device: TuningDevice, problem: Problem) -> str | None:
     place = (problem.spec_name, problem.shape_class, device.name, problem.region)
-    return next((winner.variant for winner in tuned.all_winners(home) if winner.key == place), None)
+    return next((winner.variant for winner in all_winners(home) if winner.key == place), None)
 
 
-def _keep(home: Path, families: Sequence[Family[Any]], problem: Problem, winner: tuned.Winner) -> None:
-    keep(home, families, lambda old: tuned.merged(old, [winner]), problem)
+def _keep(home: Path, families: Sequence[Family[Any]], problem: Problem, winner: Winner) -> None:
+    keep(home, families, lambda old: merged(old, [winner]), problem)
 
 
 def keep(
@@ -144,10 +153,10 @@ def keep(
     Raises StoreError where `home` is locked.
     """
     with alone(lock_of(home)):  # another run may keep a winner of its own
-        tuned.check_unlocked(home)
+        check_unlocked(home)
         if problem is not None:  # that run may have forgotten a spec that no winner was for
             write_down(home, problem.family, problem.spec)
-        winners = change(tuned.read_winners(home))
-        write_if_changed(home / tuned.FILE, tuned.text_of_winners(winners))
-        tuned.forget_first_calls(home, winners)
+        winners = change(read_winners(home))
+        write_if_changed(home / TUNED_FILE, text_of_winners(winners))
+        forget_first_calls(home, winners)
         generate(home, texts(variants_of_home(families, home)), prefixes_of(families))

@@ -12,7 +12,7 @@ from gen.families.base import WIDEST, Family
 from gen.families.extents import told_extents
 from gen.families.names import Known, find_spec, find_variant
 from gen.store.trials import Problem
-from gen.store.tuned import FILE, Winner
+from gen.store.winners import TUNED_FILE, Winner
 from gen.toolchain.farm import Farm
 from gen.tune.choose import STAY_RATIO, Interval, paired_ratio
 from gen.tune.device import Entrant, Session, TuningDevice
@@ -82,7 +82,7 @@ def verdict_of(ratio: Interval) -> Verdict:
 def problem_of(winner: Winner, families: Sequence[Family[Any]], known: Known) -> Problem:
     """The problem that a winner was measured on. Raises StoreError if its line does not say."""
     family, spec = find_spec(families, winner.spec, known)
-    subject, again = f"{FILE}: {winner.variant}", "Tune it again"
+    subject, again = f"{TUNED_FILE}: {winner.variant}", "Tune it again"
     classes = family.shape_classes(spec)
     if winner.shape not in classes:
         raise StoreError(subject, "must be for one of: " + "; ".join(classes), winner.shape, next_step=again)

@@ -17,7 +17,7 @@ from gen.errors import CompileError, RunError, StoreError
 from gen.families import FAMILIES
 from gen.families.regions import sizes_of
 from gen.gpu.timing import Protocol
-from gen.store.tuned import read_winners
+from gen.store.winners import read_winners
 from gen.tune.outcome import LostError
 from gen.tune.search import Space
 from tests.fake_process import FakePeer, FakeProcess
@@ -91,7 +91,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every 29th number of a space, and no winners that came with gen."""
     at = Space.at
     monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
-    monkeypatch.setattr("gen.store.tuned.shipped", lambda _: None)
+    monkeypatch.setattr("gen.store.winners.shipped", lambda _: None)
 
 
 @pytest.mark.usefixtures("_few")

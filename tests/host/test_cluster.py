@@ -24,7 +24,7 @@ from gen.errors import CompileError, DeviceError, MissingToolError, RunError
 from gen.gpu.lock import alone_on
 from gen.paths import exact_version
 from gen.store.trials import Trials
-from gen.store.tuned import FILE, is_locked, read_winners, text_of_winners
+from gen.store.winners import TUNED_FILE, is_locked, read_winners, text_of_winners
 from gen.tune import cluster as module
 from gen.tune.cluster import Cluster, on_each_worker
 from gen.tune.search import Space
@@ -255,7 +255,7 @@ def test_the_command_tunes_on_a_cluster_and_locks_the_choice_there(
     for option in ("--verify", "--frozen", "--stale", "--gpu=0"):
         status, said = gen("transpose_10_b32", "--scheduler", address, option)
         assert (status, f"--scheduler and {option.removesuffix('=0')} do not go together" in said) == (2, True)
-    (workers_home / FILE).write_text(text_of_winners([replace(winner, device="Own GPU")]))
+    (workers_home / TUNED_FILE).write_text(text_of_winners([replace(winner, device="Own GPU")]))
     status, said = lock("--home", tmp_path / "home", "--scheduler", address)
     assert status == 0
     assert said.count(f"{workers_home} is locked with them.") == WORKERS

@@ -28,7 +28,7 @@ from gen.families import FAMILIES
 from gen.families.names import base_variants, find_family, search_space, variant
 from gen.families.transpose import TransposeSpec, permutation
 from gen.gpu.timing import Protocol, Sample
-from gen.store.tuned import Winner, text_of_winners
+from gen.store.winners import Winner, text_of_winners
 from tests import fake_libraries
 from tests.fake_comparison import FakeGpu, view
 from tests.fakes import OracleRunner

@@ -14,7 +14,7 @@ from gen.families.names import find_family
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary, StencilSpec
 from gen.families.transpose.algorithms.packed import PackedConfig
 from gen.runtime.dispatch import Chooser
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 
 H100 = Limits.of("sm_90")
 STENCIL = find_family(FAMILIES, "stencil")

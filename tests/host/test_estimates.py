@@ -20,7 +20,7 @@ from gen.families.reduction.algorithms.rows import RowsConfig
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
 from gen.runtime.dispatch import LESS_THAN_TUNED, Chooser
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 
 FAMILY, TRANSPOSES = find_family(FAMILIES, "reduction"), find_family(FAMILIES, "transpose")
 H100 = Limits.of("sm_90")

@@ -14,7 +14,7 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import base_variants
 from gen.paths import output_home
-from gen.store.tuned import Winner, read_winners
+from gen.store.winners import Winner, read_winners
 
 
 class Cells(HTMLParser):

@@ -17,7 +17,7 @@ from gen.errors import RunError, StoreError
 from gen.families import FAMILIES
 from gen.families.names import find_family
 from gen.store.trials import Problem, Trials
-from gen.store.tuned import read_winners
+from gen.store.winners import read_winners
 from gen.tune import locked
 from gen.tune.device import IsolatedDevice
 from gen.tune.outcome import Interrupted, LostError

@@ -15,7 +15,7 @@ from gen.families.base import Family, Spec
 from gen.families.extents import told_extents
 from gen.families.names import find_family
 from gen.families.stencil import StencilSpec
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 from gen.tune.problems import problems, read_runtime_parameters, read_shape
 from gen.tune.verify import problem_of
 

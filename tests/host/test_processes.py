@@ -39,7 +39,7 @@ from gen.runtime.processes import _HEAD, Processes
 from gen.runtime.sharded_reduction import MERGES
 from gen.runtime.sharded_transpose import block_spec
 from gen.runtime.simulated import Machine
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 from tests.fakes import OracleRunner
 from tests.sharding import changed, computed_on, drawn, drawn_system, right, same
 

@@ -23,7 +23,7 @@ from gen.paths import output_home
 from gen.report.page import ladders, page, rooflines, search_spaces
 from gen.store.folder import known_specs, stored_calibrations
 from gen.store.trials import Row, Trials
-from gen.store.tuned import read_winners
+from gen.store.winners import read_winners
 from tests.host.cli.command import run
 
 TRANSPOSE = FAMILIES[1]

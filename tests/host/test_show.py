@@ -16,7 +16,7 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.names import find_variant
 from gen.gpu.device import GpuInfo
-from gen.store import tuned
+from gen.store import winners as store
 from gen.store.stale import algorithms, provenance
 from tests.fake_device import FakeDevice
 
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GEN_HOME", str(tmp_path))
     write(tmp_path, {**WINNER, "median_us": 355.2, "of_limit": 0.953})
     (tmp_path / f"{TUNED}.cu").write_text("// it")
-    monkeypatch.setattr(tuned, "shipped", lambda _: None)
+    monkeypatch.setattr(store, "shipped", lambda _: None)
     here(monkeypatch, None)
     return tmp_path
 

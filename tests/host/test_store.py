@@ -19,7 +19,7 @@ from gen.families.regions import Bound, Region
 from gen.paths import shipped
 from gen.store import folder, tuned
 from gen.store.folder import read_specs, text_of_specs
-from gen.store.tuned import Winner, all_winners, first_calls_of, merged, read_winners, text_of_winners
+from gen.store.winners import Winner, all_winners, first_calls_of, merged, read_winners, text_of_winners
 from gen.tune.verify import problem_of
 from tests.strategies import json_values
 

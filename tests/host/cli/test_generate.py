@@ -13,7 +13,7 @@ from gen.emit.render import render
 from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.families.names import find_variant
-from gen.store.tuned import read_winners
+from gen.store.winners import read_winners
 from tests.host.cli.command import run
 
 

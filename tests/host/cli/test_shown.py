@@ -27,7 +27,7 @@ from gen.families import FAMILIES
 from gen.families.names import find_variant
 from gen.families.stencil import StencilSpec
 from gen.paths import output_home
-from gen.store.tuned import all_winners
+from gen.store.winners import all_winners
 from tests.host.cli.command import CHECKOUT, run, start
 
 COMMANDS = (

@@ -20,7 +20,7 @@ from gen.gpu.device import bytes_at
 from gen.gpu.lock import alone_on
 from gen.paths import output_home
 from gen.store.trials import Problem
-from gen.store.tuned import found_at_first_calls
+from gen.store.winners import found_at_first_calls
 from gen.tune import locked
 from gen.tune.device import Entrant
 from gen.tune.first_call import LocalDevice

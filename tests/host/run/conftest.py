@@ -21,7 +21,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Transpose, "heuristic_configs", lambda _self, _spec, _shape_class, _limits: ())
     monkeypatch.setattr(TRANSPOSE[0].family, "catalogue", (TRANSPOSE[0].spec,))
     monkeypatch.setattr(Space, "at", lambda space, number: at(space, number) if number % 29 == 0 else None)
-    monkeypatch.setattr("gen.store.tuned.shipped", lambda _: None)
+    monkeypatch.setattr("gen.store.winners.shipped", lambda _: None)
 
 
 @pytest.fixture

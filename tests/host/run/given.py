@@ -12,7 +12,7 @@ from gen.cli.app import app
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.store.trials import Problem
-from gen.store.tuned import Winner
+from gen.store.winners import Winner
 from gen.tune.problems import problems
 from gen.tune.run import Run, run
 from tests import documented

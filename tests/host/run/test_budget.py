@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gen.store.tuned import FILE, read_winners
+from gen.store.winners import TUNED_FILE, read_winners
 from gen.tune import run as module
 from gen.tune import tuner
 from gen.tune.search import Space
@@ -69,13 +69,13 @@ def test_a_rerun_without_time_for_finals_keeps_the_winner_and_what_is_known_of_i
     done = tuned(home, TRANSPOSE)
     winner, base = done.outcomes[0].winner, tuner.base_of(TRANSPOSE[0], FakeTuningDevice()).name
     assert winner is not None
-    before = (home / FILE).read_text()
+    before = (home / TUNED_FILE).read_text()
     anew = FakeTuningDevice(by_length, driver="2.0")  # under which nothing was tried
     with monkeypatch.context() as patch:
         patch.setattr(module, "tune", lambda *them, **those: tuner.tune(*them, **{**those, "deadline": -1.0}))
         tuned(home, TRANSPOSE, anew)
     assert [name for name, _ in anew.attempts] == [base] != [winner.variant.name]
-    assert (home / FILE).read_text() == before
+    assert (home / TUNED_FILE).read_text() == before
     spoilt = FakeTuningDevice(by_length, driver="3.0", bad={winner.variant.name: "wrong_result"})
     tuned(home, TRANSPOSE, spoilt)
     assert [one.variant for one in read_winners(home)] != [winner.variant.name]

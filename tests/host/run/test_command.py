@@ -18,7 +18,7 @@ from gen.emit.folder import base_of_catalogue
 from gen.families import FAMILIES
 from gen.gpu.timing import Calibration, Instruments
 from gen.store.folder import CALIBRATION_FILE, read_calibrations
-from gen.store.tuned import FILE, read_winners
+from gen.store.winners import TUNED_FILE, read_winners
 from gen.tune import run as tuning
 from tests.fake_process import FakeProcess
 from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
@@ -71,7 +71,7 @@ def test_in_a_checkout_users_write_to_out_local_alone_and_maintainers_name_out(
     out = tmp_path / "out"
     out.mkdir()
     (tmp_path / "templates").symlink_to(CHECKOUT / "templates", target_is_directory=True)
-    shipped = {name: (CHECKOUT / "out" / name).read_bytes() for name in (FILE, CALIBRATION_FILE)}
+    shipped = {name: (CHECKOUT / "out" / name).read_bytes() for name in (TUNED_FILE, CALIBRATION_FILE)}
     for name, content in shipped.items():
         (out / name).write_bytes(content)
     monkeypatch.setattr("gen.paths._checkout", lambda: tmp_path)
@@ -131,7 +131,7 @@ def test_the_command_tunes_what_it_is_given_and_says_what_it_left_out(gpu: FakeT
     assert status == 1
     assert "Nothing was measured: the budget of 1e-09 s was over when the GPU and the compilers were ready" in said
     assert "The winners so far stay, and base where there is none. Give --budget more than that." in said
-    assert not (home / FILE).exists()
+    assert not (home / TUNED_FILE).exists()
     assert "Left out for want of time: transpose_10_b32 64 x 96." in said
     assert "Left out for want of time: transpose_10_b32 32 x 32." in said
     assert gpu.attempts == []
@@ -161,7 +161,7 @@ def test_the_command_ends_with_1_where_nothing_won(gpu: FakeTuningDevice, home: 
     status, said = gen("tune", "transpose", "--home", home)
     assert status == 1
     assert "none" in said
-    assert not (home / FILE).exists()
+    assert not (home / TUNED_FILE).exists()
 
 
 def test_the_command_tries_variants_on_all_gpus_unless_it_is_told_which(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from bench import robustness
 from gen.cli.app import app
-from gen.store.tuned import FILE, text_of_winners
+from gen.store.winners import TUNED_FILE, text_of_winners
 from tests.fake_tuning import FakeTuningDevice
 
 
@@ -41,7 +41,7 @@ def in_this_process(gpu: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> F
 @pytest.fixture
 def bare(home: Path) -> Path:
     home.mkdir()
-    (home / FILE).write_text(text_of_winners([]))
+    (home / TUNED_FILE).write_text(text_of_winners([]))
     return home
 
 

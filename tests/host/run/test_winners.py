@@ -18,7 +18,7 @@ from gen.families import FAMILIES
 from gen.families.stencil import StencilSpec
 from gen.store.folder import read_specs, variants_of_home
 from gen.store.trials import Problem, Trials
-from gen.store.tuned import FILE, Winner, merged, read_winners, text_of_winners
+from gen.store.winners import TUNED_FILE, Winner, merged, read_winners, text_of_winners
 from gen.tune import run as module
 from gen.tune import tuner
 from gen.tune.device import Entrant
@@ -29,7 +29,7 @@ from tests.host.run.given import ALL, EVIDENCE, FOREIGN, TRANSPOSE, by_length, g
 
 def test_a_run_writes_a_sorted_line_for_each_winner(home: Path) -> None:
     done = tuned(home, evidence={"date": "2020-02-02"})
-    text = (home / FILE).read_text()
+    text = (home / TUNED_FILE).read_text()
     content = json.loads(text)
     assert content["schema"] == 1
     winners = content["winners"]
@@ -93,7 +93,7 @@ def test_a_winner_for_one_shape_leaves_that_of_its_class(home: Path) -> None:
 
 def test_winners_of_other_devices_stay(home: Path) -> None:
     home.mkdir()
-    (home / FILE).write_text(text_of_winners([FOREIGN]))
+    (home / TUNED_FILE).write_text(text_of_winners([FOREIGN]))
     tuned(home, TRANSPOSE)
     found = read_winners(home)
     assert FOREIGN in found
@@ -124,7 +124,7 @@ def test_the_winner_so_far_is_that_of_the_device_spec_and_class(home: Path, monk
 
     monkeypatch.setattr(module, "tune", tune)
     home.mkdir()
-    (home / FILE).write_text(text_of_winners([FOREIGN]))
+    (home / TUNED_FILE).write_text(text_of_winners([FOREIGN]))
     tuned(home)
     assert told == [None] * len(ALL)
     winners = {(w.spec, w.shape): w.variant for w in read_winners(home) if w.device == "Fake GPU"}
@@ -200,22 +200,22 @@ def test_the_best_so_far_is_kept_where_the_gpu_is_lost(home: Path, monkeypatch: 
 )  # fmt: skip
 def test_a_file_of_winners_edited_by_hand_is_refused_before_anything_runs(home: Path, content: str, says: str) -> None:
     home.mkdir()
-    (home / FILE).write_text(content)
+    (home / TUNED_FILE).write_text(content)
     device = FakeTuningDevice(by_length)
     with pytest.raises(StoreError, match=says):
         tuned(home, TRANSPOSE, device)
     assert device.attempts == []
-    assert (home / FILE).read_text() == content
+    assert (home / TUNED_FILE).read_text() == content
 
 
 def test_winners_are_read_back_as_they_were_written(home: Path) -> None:
     home.mkdir()
     winners = [FOREIGN, Winner("A GPU", "s", "any", "v", {"us": 1.5, "extents": {"n": 3}, "over_base": None})]
-    (home / FILE).write_text(text_of_winners(winners))
+    (home / TUNED_FILE).write_text(text_of_winners(winners))
     found = read_winners(home)
     assert sorted(found, key=lambda w: w.device) == sorted(winners, key=lambda w: w.device)
-    assert text_of_winners(reversed(found)) == (home / FILE).read_text()
-    (home / FILE).write_text(text_of_winners([]))
+    assert text_of_winners(reversed(found)) == (home / TUNED_FILE).read_text()
+    (home / TUNED_FILE).write_text(text_of_winners([]))
     assert read_winners(home) == ()
 
 
@@ -232,7 +232,7 @@ def test_two_runs_at_once_keep_each_others_winners(home: Path, monkeypatch: pyte
         time.sleep(0.1)
         return found
 
-    monkeypatch.setattr("gen.store.tuned.read_winners", slowly)
+    monkeypatch.setattr("gen.store.winners.read_winners", slowly)
     winners = [replace(FOREIGN, device=device) for device in ("One GPU", "Other GPU", "Third GPU")]
     threads = [Thread(target=module._keep, args=(home, FAMILIES, TRANSPOSE[0], winner)) for winner in winners]
     for thread in threads:
@@ -258,7 +258,7 @@ def test_a_winner_of_a_spec_that_no_name_can_hold_is_kept_with_its_spec(home: Pa
         assert list(home.glob(f"stencil_{spec.label}__*.cu"))
     assert {winner.spec for winner in read_winners(home)} >= {f"stencil_{spec.label}" for spec in specs}
     assert gen("generate", "--check", "--home", home)[0] == 0
-    (home / FILE).write_text(text_of_winners([]))
+    (home / TUNED_FILE).write_text(text_of_winners([]))
     assert gen("generate", "--home", home)[0] == 0
     assert read_specs(home).keys() >= {f"stencil_{spec.label}" for spec in specs}  # no name says them: they stay
 

@@ -25,7 +25,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Space, "count", len(EVERY))
     monkeypatch.setattr(Space, "at", lambda _, number: EVERY[number])
     monkeypatch.setattr(Space, "number", lambda _, made: EVERY.index(made))
-    monkeypatch.setattr("gen.store.tuned.shipped", lambda _: None)
+    monkeypatch.setattr("gen.store.winners.shipped", lambda _: None)
 
 
 @pytest.fixture

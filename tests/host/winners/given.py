@@ -9,7 +9,7 @@ from typing import Any
 from gen.families import FAMILIES
 from gen.families.names import find_family, search_space, variant
 from gen.store.trials import Problem
-from gen.store.tuned import read_winners
+from gen.store.winners import read_winners
 from gen.tune.problems import problems
 from gen.tune.tuner import base_of
 from tests.fake_tuning import FakeTuningDevice

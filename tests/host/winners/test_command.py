@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gen.cli.app import app
-from gen.store.tuned import FILE, first_calls_of, found_at_first_calls, read_winners, text_of_winners
+from gen.store.winners import TUNED_FILE, first_calls_of, found_at_first_calls, read_winners, text_of_winners
 from tests import documented
 from tests.fake_tuning import FakeTuningDevice
 from tests.host.winners.given import EVERY, TALL, WIDE, kept
@@ -35,24 +35,24 @@ def test_frozen_measures_nothing_and_fails_where_a_winner_is_missing(gpu: FakeTu
     assert "1 of 1 problems have no winner on Fake GPU (got transpose_10_b32, any size)" in said
     assert "Run gen tune without --frozen" in said
     gen("transpose_10_b32", "--home", home)
-    before = (len(gpu.seen), (home / FILE).read_text())
+    before = (len(gpu.seen), (home / TUNED_FILE).read_text())
     assert WIDE.name.partition("__")[2] in gen("transpose_10_b32", "--frozen", "--json", "--home", home)
     shape = ("transpose_10_b32", "--shape", "64x96", "--frozen", "--home", home)
     assert "have no winner on Fake GPU (got transpose_10_b32, any size, cols 96, rows 64" in gen(*shape, status=1)
-    assert before == (len(gpu.seen), (home / FILE).read_text())
+    assert before == (len(gpu.seen), (home / TUNED_FILE).read_text())
 
 
 def test_verify_reports_each_winner_and_writes_nothing(gpu: FakeTuningDevice, home: Path) -> None:
     assert "Nothing is tuned for this GPU" in gen("--verify", "--home", home)
     tune_all_and_unaligned(home)
-    before = (home / FILE).read_text()
+    before = (home / TUNED_FILE).read_text()
     said = gen("transpose_10_b32", "--verify", "--home", home)
     assert said.count("FASTER") == 2
-    assert (home / FILE).read_text() == before
+    assert (home / TUNED_FILE).read_text() == before
     lines = [replace(winner, variant=EVERY[-1].name) for winner in read_winners(home)]
     assert EVERY[-1] not in (WIDE, TALL)
     gpu.time_us = lambda made: 30.0 if made == EVERY[-1] else 10.0
-    (home / FILE).write_text(text_of_winners(lines))
+    (home / TUNED_FILE).write_text(text_of_winners(lines))
     assert [one["verdict"] for one in json.loads(gen("--verify", "--json", "--home", home, status=1))] == ["SLOWER"] * 2
     assert "Nothing is tuned" in gen("transpose_10_b32", "--shape", "64x96", "--verify", "--home", home)
 
@@ -109,7 +109,9 @@ def test_what_is_stale_is_measured_again_and_nothing_else(home: Path) -> None:
     assert "No winner on Fake GPU is stale." in gen("--stale", "--home", home)
     whole, part = read_winners(home)
     changed = {**part.evidence, "text": "0123456789abcdef", "template": ""}
-    (home / FILE).write_text(text_of_winners([replace(whole, evidence={"kept": 1}), replace(part, evidence=changed)]))
+    (home / TUNED_FILE).write_text(
+        text_of_winners([replace(whole, evidence={"kept": 1}), replace(part, evidence=changed)])
+    )
     first_calls_of(home).parent.mkdir(exist_ok=True)
     first_calls_of(home).write_text(
         text_of_winners([replace(part, evidence=changed), replace(part, device="Another GPU")])

@@ -11,9 +11,9 @@ import gen
 from gen.errors import StoreError
 from gen.families import FAMILIES
 from gen.store.folder import read_specs, remember
-from gen.store.tuned import (
-    FILE,
+from gen.store.winners import (
     LOCK_FILE,
+    TUNED_FILE,
     Winner,
     all_winners,
     first_calls_of,
@@ -45,12 +45,12 @@ def written(place: Path, *winners: Winner) -> Path:
 def came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The winners that came with gen."""
     place = written(tmp_path / "came.json", replace(WINNER, variant=EVERY[3].name), OTHER)
-    monkeypatch.setattr("gen.store.tuned.shipped", lambda _: place)
+    monkeypatch.setattr("gen.store.winners.shipped", lambda _: place)
     return place
 
 
 def test_what_counts_is_locked_and_nothing_that_comes_later_counts(came: Path, home: Path) -> None:
-    written(home / FILE, WINNER)
+    written(home / TUNED_FILE, WINNER)
     written(first_calls_of(home), THIRD)
     before = {winner.key: winner for winner in all_winners(home)}
     assert run("lock", "--home", home).out == f"{home} is locked with 3 winners.\n"
@@ -64,8 +64,8 @@ def test_what_counts_is_locked_and_nothing_that_comes_later_counts(came: Path, h
 
 
 def test_nothing_is_written_into_a_locked_folder(gpu: FakeTuningDevice, home: Path, tmp_path: Path) -> None:
-    written(home / FILE, WINNER)
-    written(tmp_path / "part" / FILE, OTHER)
+    written(home / TUNED_FILE, WINNER)
+    written(tmp_path / "part" / TUNED_FILE, OTHER)
     locked.lock(home, FAMILIES)
     before = {path: path.read_bytes() for path in home.iterdir() if path.is_file()}
     ended = run("tune", "transpose_10_b32", "--home", home)
@@ -85,12 +85,12 @@ def test_nothing_is_written_into_a_locked_folder(gpu: FakeTuningDevice, home: Pa
 
 @pytest.mark.parametrize("harm", ["changed", "gone", "lock"])
 def test_a_locked_file_that_was_changed_is_refused(harm: str, home: Path) -> None:
-    written(home / FILE, WINNER)
+    written(home / TUNED_FILE, WINNER)
     locked.lock(home, FAMILIES)
     if harm == "gone":
-        (home / FILE).unlink()
+        (home / TUNED_FILE).unlink()
     elif harm == "changed":
-        written(home / FILE, replace(WINNER, variant=TALL.name))
+        written(home / TUNED_FILE, replace(WINNER, variant=TALL.name))
     else:
         (home / LOCK_FILE).write_text("{}")
     with pytest.raises(StoreError, match="gen lock --off"):
@@ -109,7 +109,7 @@ def test_winners_are_accepted_and_locked_elsewhere(home: Path, tmp_path: Path, m
     """As the workers of a cluster do, two of which may have one folder."""
     there = tmp_path / "there"
     monkeypatch.setenv("GEN_HOME", str(there))
-    written(there / FILE, replace(WINNER, variant=TALL.name), THIRD)
+    written(there / TUNED_FILE, replace(WINNER, variant=TALL.name), THIRD)
     remember(home, FAMILIES[2], gen.stencil([1.0, 2.0, 1.0], word="mine"))
     for _ in range(2):
         assert locked.accept((WINNER, OTHER), read_specs(home)) == str(there)
@@ -130,22 +130,22 @@ def test_winners_are_accepted_and_locked_elsewhere(home: Path, tmp_path: Path, m
     assert found_at_first_calls(there) == ()
 
 
-@pytest.mark.parametrize("file", [FILE, "came.json", "first_calls.json"])
+@pytest.mark.parametrize("file", [TUNED_FILE, "came.json", "first_calls.json"])
 def test_a_worker_that_has_other_winners_chooses_as_all_do(
     file: str, came: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GEN_HOME", str(home))
-    places = {FILE: home / FILE, "came.json": came, "first_calls.json": first_calls_of(home)}
+    places = {TUNED_FILE: home / TUNED_FILE, "came.json": came, "first_calls.json": first_calls_of(home)}
     written(places[file], THIRD)
     for _ in range(2):
         locked.accept((WINNER,), {})
         assert all_winners(home) == read_winners(home) == (WINNER,)
     with pytest.raises(StoreError, match=rf"is locked with {WIDE.name} for .*, on Fake GPU \(got nothing\)"):
         locked.accept((), {})
-    assert read_winners(home / locked.ASIDE) == ((THIRD,) if file == FILE else ())
+    assert read_winners(home / locked.ASIDE) == ((THIRD,) if file == TUNED_FILE else ())
     locked.unlock(home)
     locked.accept((OTHER,), {})  # what was kept aside before stays there
-    assert read_winners(home / locked.ASIDE) == ((WINNER, THIRD) if file == FILE else (WINNER,))
+    assert read_winners(home / locked.ASIDE) == ((WINNER, THIRD) if file == TUNED_FILE else (WINNER,))
 
 
 def test_one_that_is_quicker_with_the_same_is_no_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from gen.families.regions import Bound, Region
 from gen.gpu.timing import Calibration
 from gen.store.folder import read_calibrations, read_specs, remember, store_calibration
 from gen.store.trials import Trials
-from gen.store.tuned import FILE, Winner, read_winners, text_of_winners
+from gen.store.winners import TUNED_FILE, Winner, read_winners, text_of_winners
 from gen.tune.merge import Merged, merge
 from tests.fake_tuning import FakeTuningDevice
 from tests.host.cli.command import run
@@ -45,7 +45,7 @@ def tried(home: Path) -> set[tuple[str, str]]:
 
 def folder(place: Path, winners: Iterable[Winner]) -> Path:
     place.mkdir()
-    (place / FILE).write_text(text_of_winners(winners))
+    (place / TUNED_FILE).write_text(text_of_winners(winners))
     return place
 
 
@@ -134,7 +134,7 @@ def test_what_is_no_folder_of_results_changes_nothing(tmp_path: Path) -> None:
     good = folder(tmp_path / "good", [replace(WINNER, variant=EVERY[3].name, evidence={"date": "2027-01-01"})])
     torn, missing = tmp_path / "torn", tmp_path / "missing"
     torn.mkdir()
-    (torn / FILE).write_text("{")
+    (torn / TUNED_FILE).write_text("{")
     ended = run("merge", good, missing, "--home", home)
     assert (ended.status, f"error: {missing} must be a folder of results" in ended.err) == (1, True)
     for bad in (missing, torn):

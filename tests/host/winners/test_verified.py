@@ -13,7 +13,7 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.regions import Bound, Region
 from gen.store.trials import Trials
-from gen.store.tuned import FILE, Winner
+from gen.store.winners import TUNED_FILE, Winner
 from gen.tune.attempts import Sources
 from gen.tune.choose import Interval
 from gen.tune.tuner import Options, tune
@@ -93,7 +93,7 @@ WRONG_SIZES = [{name: number} for name in ("rows", "in_pitch") for number in (-1
 def test_a_line_that_does_not_say_what_it_was_measured_at_is_bad(extents: object) -> None:
     check = verified(winner_line(WIDE, extents=extents), timed(9.0))
     assert check.bad
-    assert FILE in check.reason
+    assert TUNED_FILE in check.reason
 
 
 def test_a_winner_is_timed_at_its_alignment_and_other_devices_are_left_alone() -> None:
@@ -116,7 +116,7 @@ def test_a_contest_leaves_out_what_is_not_right_and_says_so(home: Path) -> None:
     }  # fmt: skip
     assert found.times_us.keys() == {name for name, one in status.items() if one == "ok"}
     assert device.open_sessions == 0
-    assert not (home / FILE).exists()
+    assert not (home / TUNED_FILE).exists()
 
 
 def test_the_winner_so_far_is_tried_first_whatever_the_search(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from gen.families.base import html_table
 from gen.families.regions import WHOLE, Region
 from gen.paths import cache_home, shipped
 
-FILE = "tuned.json"
+TUNED_FILE = "tuned.json"
 SCHEMA = 1
 LOCK_FILE = "tuned.lock"
 UNLOCK = "gen lock --off unlocks it"
@@ -86,8 +86,8 @@ def all_winners(home: Path) -> tuple[Winner, ...]:
     """
     if is_locked(home):
         return read_winners(home)
-    table = shipped(FILE)
-    is_own = isinstance(table, Path) and table.resolve() == (home / FILE).resolve()
+    table = shipped(TUNED_FILE)
+    is_own = isinstance(table, Path) and table.resolve() == (home / TUNED_FILE).resolve()
     came = () if table is None or is_own else _parse(table)
     return merged((*came, *read_winners(home)), found_at_first_calls(home))
 
@@ -97,8 +97,10 @@ def read_winners(home: Path) -> tuple[Winner, ...]:
     if is_locked(home):
         content = read_json(home / LOCK_FILE, SCHEMA, "lock", dict, UNLOCK)
         if content.get("sha256") != _digest(home):
-            raise StoreError(str(home / FILE), f"must be as it was when {LOCK_FILE} was written", next_step=UNLOCK)
-    return _parse(home / FILE) if (home / FILE).is_file() else ()
+            raise StoreError(
+                str(home / TUNED_FILE), f"must be as it was when {LOCK_FILE} was written", next_step=UNLOCK
+            )
+    return _parse(home / TUNED_FILE) if (home / TUNED_FILE).is_file() else ()
 
 
 def is_locked(home: Path) -> bool:
@@ -122,7 +124,7 @@ def write_lock(home: Path) -> None:
 
 
 def _digest(home: Path) -> str:
-    return hashlib.sha256((home / FILE).read_bytes() if (home / FILE).is_file() else b"").hexdigest()
+    return hashlib.sha256((home / TUNED_FILE).read_bytes() if (home / TUNED_FILE).is_file() else b"").hexdigest()
 
 
 def first_calls_of(home: Path) -> Path:
