@@ -11,14 +11,14 @@ from gen.cli import output
 from gen.cli.common import (
     Home,
     Json,
+    NameOrSpec,
+    RuntimeParameters,
     complete_family,
-    complete_spec_or_variant,
     families_of,
     find_or_choose,
     home_of,
     option,
 )
-from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
     from gen.families.base import Algorithm, Family, Named, Plan
@@ -55,18 +55,11 @@ def list_families(
 
 def render(
     ctx: typer.Context,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|SPEC",
-            autocompletion=complete_spec_or_variant,
-            help="A full name, or reduceShfl; a spec with --shape.",
-        ),
-    ],
+    name: NameOrSpec,
     shape: Annotated[
         str | None, option("--shape", "SHAPE", "Of the first input of a spec: prints what gen.load gives for it.")
     ] = None,
-    count: Counts = None,
+    parameters: RuntimeParameters = None,
     arch: Annotated[str | None, option("--arch", "SM", "With --shape: for GPUs of this architecture.")] = None,
     results: Home = None,
     json: Json = False,
@@ -80,7 +73,7 @@ def render(
     """
     from gen.emit.render import render as text_of
 
-    variant = find_or_choose(families_of(ctx), name, home_of(results), shape, count or (), arch)
+    variant = find_or_choose(families_of(ctx), name, home_of(results), shape, parameters or (), arch)
     text = text_of(variant)
     if not json:
         sys.stdout.write(text)

@@ -70,12 +70,6 @@ def home_option(in_checkout: str) -> Any:
     return typer.Option("--home", parser=folder_of("--home"), metavar="DIR", show_default=False, help=meaning)
 
 
-Home = Annotated[Path | None, home_option("out/local/")]
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
 @dataclass(frozen=True)
 class Invocation:
     """What stood before the command: families from outside, as `module:NAME`."""
@@ -147,6 +141,30 @@ def _begun_by(incomplete: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 
 
+Home = Annotated[Path | None, home_option("out/local/")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Shape = Annotated[
+    str | None,
+    option(
+        "--shape", "SHAPE", "Of the first input: 8192x8192, 2^28. Default: the largest that stands for a shape class."
+    ),
+]
+RuntimeParameters = Annotated[
+    list[str] | None,
+    option(
+        "--param", "NAME=N", "A runtime parameter of the call: steps=100 of a stencil, nreps=20 of a copy; repeatable."
+    ),
+]
+NameOrSpec = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|SPEC",
+        autocompletion=complete_spec_or_variant,
+        help="A full name, or reduceShfl; a spec with --shape.",
+    ),
+]
+
+
 def home_of(given: Path | None) -> Path:
     """The folder of results. Raises OptionError if what was asked for is no folder."""
     from gen.paths import output_home
@@ -187,7 +205,7 @@ def check_feasible(variant: Variant, limits: Limits) -> None:
 
 
 def find_or_choose(
-    families: tuple[Family[Any], ...], name: str, home: Path, shape: str | None, count: Sequence[str],
+    families: tuple[Family[Any], ...], name: str, home: Path, shape: str | None, parameters: Sequence[str],
     arch: str | None = None,
 ) -> Variant:  # fmt: skip
     """The variant of a name; of a spec with a shape, what `gen.load` gives on GPUs of an architecture, or on this."""
@@ -200,7 +218,7 @@ def find_or_choose(
     if shape is None or names_variant(families, name) or name.endswith(SUFFIX):
         return find(families, name, home)
     family, spec = family_and_spec(families, name, home)
-    problem = problem_at(family, spec, shape, read_runtime_parameters(count))
+    problem = problem_at(family, spec, shape, read_runtime_parameters(parameters))
     return chooser_for(family, spec, home, arch).for_call(problem.extents).variant
 
 

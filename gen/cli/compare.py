@@ -10,8 +10,7 @@ import typer
 
 from gen.cli import gpu as gpus
 from gen.cli import output
-from gen.cli.common import Home, Json, OptionError, complete_spec, families_of, home_of, option
-from gen.cli.explain import Counts
+from gen.cli.common import Home, Json, OptionError, RuntimeParameters, complete_spec, families_of, home_of, option
 from gen.cli.gpu import Gpu
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def compare(
         str, typer.Argument(metavar="SPEC", autocompletion=complete_spec, help="A spec such as reduction_sum_f32.")
     ],
     shape: Annotated[str, typer.Option("--shape", metavar="SHAPE", help="Of the first input: 8192x8192, 2^28.")],
-    count: Counts = None,
+    parameters: RuntimeParameters = None,
     peers: Annotated[
         str | None,
         option(
@@ -66,7 +65,7 @@ def compare(
     asked = find_peers(None if peers is None else peers.split(","))
     home = home_of(results)
     family, spec = family_and_spec(families_of(ctx), name, home)
-    runtime_parameters = read_runtime_parameters(count or ())
+    runtime_parameters = read_runtime_parameters(parameters or ())
     check_runtime_parameters(runtime_parameters, [(family, spec)])
     case = ComparisonCase(family, spec, read_shape(shape), runtime_parameters)
     if 0 in case.shape:

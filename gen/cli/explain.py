@@ -11,8 +11,10 @@ from gen.cli import output
 from gen.cli.common import (
     Home,
     Json,
+    NameOrSpec,
+    RuntimeParameters,
+    Shape,
     check_feasible,
-    complete_spec_or_variant,
     families_of,
     find_or_choose,
     home_of,
@@ -39,33 +41,14 @@ Arch = Annotated[
         "fermi-uncached and kepler, on which the literature measured: what moves there, and no more.",
     ),
 ]
-Shape = Annotated[
-    str | None,
-    option(
-        "--shape", "SHAPE", "Of the first input: 8192x8192, 2^28. Default: the largest that stands for a shape class."
-    ),
-]
-Counts = Annotated[
-    list[str] | None,
-    option(
-        "--param", "NAME=N", "A runtime parameter of the call: steps=100 of a stencil, nreps=20 of a copy; repeatable."
-    ),
-]
 
 
 def explain(
     ctx: typer.Context,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|SPEC",
-            autocompletion=complete_spec_or_variant,
-            help="A full name, or reduceShfl; a spec with --shape.",
-        ),
-    ],
+    name: NameOrSpec,
     vs: Annotated[str | None, option("--vs", "OTHER", "Another, to compare with.")] = None,
     shape: Shape = None,
-    count: Counts = None,
+    parameters: RuntimeParameters = None,
     arch: Arch = None,
     results: Home = None,
     json: Json = False,
@@ -88,7 +71,7 @@ def explain(
     from gen.report.explain import as_json, explanations, extents_for, moves
     from gen.tune.problems import read_runtime_parameters
 
-    runtime_parameters = read_runtime_parameters(count or ())
+    runtime_parameters = read_runtime_parameters(parameters or ())
     device = find_gpu() if arch is None else None
     old = None if arch is None else LITERATURE.get(arch)
     try:
@@ -98,7 +81,7 @@ def explain(
     home = home_of(results)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     chosen_for = None if old else arch
-    variants = [find_or_choose(families, one, home, shape, count or (), chosen_for) for one in names]
+    variants = [find_or_choose(families, one, home, shape, parameters or (), chosen_for) for one in names]
     more = [named.more if (named := find_named(families, one)) else None for one in names]
     check_runtime_parameters(runtime_parameters, [(made.family, made.spec) for made in variants])
     sizes = [

@@ -9,8 +9,18 @@ import typer
 from gen.arch import DEFAULT_ARCH
 from gen.cli import gpu as gpus
 from gen.cli import output
-from gen.cli.common import Home, Json, OptionError, complete_family, families_of, home_of, limits_for, option
-from gen.cli.explain import Counts, Shape
+from gen.cli.common import (
+    Home,
+    Json,
+    OptionError,
+    RuntimeParameters,
+    Shape,
+    complete_family,
+    families_of,
+    home_of,
+    limits_for,
+    option,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +34,7 @@ def ladder(
         str, typer.Argument(metavar="FAMILY", autocompletion=complete_family, help="Whose kernels are shown.")
     ],
     shape: Shape = None,
-    count: Counts = None,
+    parameters: RuntimeParameters = None,
     arch: Annotated[
         str | None, option("--arch", "SM", f"Predict for it. Default: measure on the GPU, or {DEFAULT_ARCH}.")
     ] = None,
@@ -47,7 +57,7 @@ def ladder(
     found, home, runtime_parameters = (
         find_family(families_of(ctx), family),
         home_of(results),
-        read_runtime_parameters(count or ()),
+        read_runtime_parameters(parameters or ()),
     )
     if not found.named:
         known = ", ".join(one.name for one in families_of(ctx) if one.named)

@@ -11,14 +11,15 @@ from gen.cli import output
 from gen.cli.common import (
     Home,
     Json,
+    NameOrSpec,
+    RuntimeParameters,
+    Shape,
     check_feasible,
-    complete_spec_or_variant,
     families_of,
     find_or_choose,
     home_of,
     limits_for,
 )
-from gen.cli.explain import Counts, Shape
 
 if TYPE_CHECKING:
     from gen.families.base import Extents
@@ -27,16 +28,9 @@ if TYPE_CHECKING:
 
 def resources(
     ctx: typer.Context,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|SPEC",
-            autocompletion=complete_spec_or_variant,
-            help="A full name, or reduceShfl; a spec with --shape.",
-        ),
-    ],
+    name: NameOrSpec,
     shape: Shape = None,
-    count: Counts = None,
+    parameters: RuntimeParameters = None,
     arch: Annotated[str, typer.Option(metavar="SM", help="The architecture to compile for.")] = DEFAULT_ARCH,
     results: Home = None,
     json: Json = False,
@@ -59,9 +53,9 @@ def resources(
 
     # The name and the architecture are looked at before the compiler is loaded, which takes half a second.
     home, limits = home_of(results), limits_for(arch)
-    variant = find_or_choose(families_of(ctx), name, home, shape, count or (), arch)
+    variant = find_or_choose(families_of(ctx), name, home, shape, parameters or (), arch)
     check_feasible(variant, limits)
-    extents = extents_for(variant, limits, shape, None, read_runtime_parameters(count or ()))
+    extents = extents_for(variant, limits, shape, None, read_runtime_parameters(parameters or ()))
     reason = variant.algorithm.unsupported_extents(variant.spec, variant.config, extents, limits)
     if reason is not None:
         raise ShapeError(variant.name, f"does not take this problem: {reason}")

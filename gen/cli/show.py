@@ -13,6 +13,7 @@ from gen.cli.common import (
     Home,
     Json,
     OptionError,
+    RuntimeParameters,
     complete_spec_or_variant,
     families_of,
     find,
@@ -20,7 +21,6 @@ from gen.cli.common import (
     limits_for,
     option,
 )
-from gen.cli.explain import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def show(
         str | None,
         option("--shape", "SHAPE", "Of the first input, 8192x8192 or 2^28: only what gen.load gives for it, and why."),
     ] = None,
-    count: Counts = None,
+    parameters: RuntimeParameters = None,
     arch: Annotated[
         str | None,
         option("--arch", "SM", f"For GPUs of this architecture. Default: the GPU's, without one {DEFAULT_ARCH}."),
@@ -73,7 +73,7 @@ def show(
     if shape is not None:
         if variant is not None:
             raise OptionError("--shape", "goes with a spec: a variant is chosen already", name)
-        _show_problem(chooser, shape, count or (), home, json=json)
+        _show_problem(chooser, shape, parameters or (), home, json=json)
         return
     winners = _in_order([winner for winner in winners_of(home) if winner.spec == spec_name], family.shape_classes(spec))
     numbers = {one: place for place, one in enumerate(numbered(family, spec, home), 1)}
@@ -146,11 +146,11 @@ def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]
     return sorted(winners, key=lambda winner: (winner.device, places.get(winner.shape, last), winner.words))
 
 
-def _show_problem(chooser: Chooser, shape: str, count: Sequence[str], home: Path, *, json: bool) -> None:
+def _show_problem(chooser: Chooser, shape: str, parameters: Sequence[str], home: Path, *, json: bool) -> None:
     """What one shape gets, by what `gen.load` does."""
     from gen.tune.problems import problem_at, read_runtime_parameters
 
-    problem = problem_at(chooser.family, chooser.spec, shape, read_runtime_parameters(count))
+    problem = problem_at(chooser.family, chooser.spec, shape, read_runtime_parameters(parameters))
     choice = chooser.for_call(problem.extents)
     report = {
         "spec": chooser.name, "extents": dict(problem.extents), "shape_class": problem.shape_class,

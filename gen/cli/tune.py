@@ -18,6 +18,7 @@ from gen.cli.common import (
     Home,
     Json,
     OptionError,
+    RuntimeParameters,
     complete_family_or_spec,
     families_of,
     folder_of,
@@ -25,7 +26,6 @@ from gen.cli.common import (
     note_stand_in,
     option,
 )
-from gen.cli.explain import Counts
 from gen.cli.gpu import CompilerName, check_compiler
 from gen.cli.rehearse import rehearse
 
@@ -62,7 +62,7 @@ def tune(
             "Of the first input: 8192x8192, 2^28; repeatable. Default: one that stands for each shape class.",
         ),
     ] = None,
-    count: Counts = None,
+    parameters: RuntimeParameters = None,
     budget: Annotated[
         str | None,
         option(
@@ -192,7 +192,7 @@ def tune(
     what = {"--verify": verify, "--stale": stale, "--frozen": frozen}
     which = {
         "--shape": shape,
-        "--param": count,
+        "--param": parameters,
         "--class": shape_class,
         "--alignment": alignment != WIDEST,
         "--part": part,
@@ -222,7 +222,7 @@ def tune(
     families, home = families_of(ctx), home_of(results)
     wanted = () if stale else problems(
         families, target, known_specs(families, home), shape or (),
-        runtime_parameters=read_runtime_parameters(count or ()), classes=shape_class or (), alignment=alignment,
+        runtime_parameters=read_runtime_parameters(parameters or ()), classes=shape_class or (), alignment=alignment,
     )  # fmt: skip
     if stale and device is not None:
         wanted = _stale(families, home, target, device)

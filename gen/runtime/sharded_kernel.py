@@ -26,16 +26,7 @@ from gen.errors import ArgumentError, RunError, ShapeError
 from gen.families.base import Array, Family, Spec
 from gen.families.extents import dense_strides
 from gen.families.stencil.spec import STEPS, StencilSpec
-from gen.families.stencil.split import (
-    Box,
-    Cuts,
-    Part,
-    Piece,
-    Share,
-    extents_of_box,
-    most_steps,
-    shares_of,
-)
+from gen.families.stencil.split import Box, Cuts, Part, Piece, Share, extents_of_box, most_steps, shares_of
 from gen.families.system.spec import SystemSpec
 from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
 from gen.runtime.arrays import Given, Kind, Shape, read
