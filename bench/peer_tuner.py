@@ -31,8 +31,8 @@ from gen.families.plans import steps
 from gen.store.trials import Problem, Trial, Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.problems import problems
 from gen.tune.search import Space
+from gen.tune.targets import problems
 from gen.tune.tuner import Options, tune
 
 PARAMETERS: dict[str, list[Any]] = {

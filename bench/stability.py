@@ -34,7 +34,7 @@ from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.attempts import Sources
 from gen.tune.choose import midmean_interval
 from gen.tune.device import Entrant, TuningDevice
-from gen.tune.problems import problems
+from gen.tune.targets import problems
 from gen.tune.tuner import tune
 
 RUNS = 10

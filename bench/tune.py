@@ -26,9 +26,9 @@ from gen.store.trials import Problem
 from gen.store.winners import TUNED_FILE, Winner, text_of_winners
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.problems import problems, read_seconds
 from gen.tune.run import Run, run
 from gen.tune.search import Climb, Space, exhaustive
+from gen.tune.targets import problems, read_seconds
 from gen.tune.tuner import Options
 
 # Of the calibrated limit, by the problem's name.

@@ -35,7 +35,7 @@ from gen.toolchain.farm import CompileFarm, Farm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.choose import over
 from gen.tune.device import Entrant, Session, TuningDevice
-from gen.tune.problems import problems
+from gen.tune.targets import problems
 from gen.tune.tuner import base_of
 
 PROBLEMS = (("reduction_sum_f32", "2^15"), ("reduction_sum_f32", "2^28"), ("transpose_10_b32", "4096x4096"))

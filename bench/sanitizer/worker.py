@@ -20,7 +20,7 @@ from gen.families.names import find_family, find_variant
 from gen.paths import cache_home, output_home
 from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.prover import Proof, prove, unsupported_extents
-from gen.tune.select import of_family
+from gen.tune.targets import of_family
 
 # Of the device that is played: few, so that small problems make blocks go round and wait for each other.
 MULTIPROCESSORS = 2

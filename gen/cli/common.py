@@ -213,7 +213,7 @@ def find_or_choose(
     from gen.families.names import names_variant
     from gen.runtime.dispatch import family_and_spec
     from gen.runtime.load import chooser_for
-    from gen.tune.problems import problem_at, read_runtime_parameters
+    from gen.tune.targets import problem_at, read_runtime_parameters
 
     if shape is None or names_variant(families, name) or name.endswith(SUFFIX):
         return find(families, name, home)

@@ -60,7 +60,7 @@ def compare(
     from gen.compare.row import FAILED, OURS, WRONG
     from gen.families.extents import check_runtime_parameters
     from gen.runtime.dispatch import family_and_spec
-    from gen.tune.problems import read_runtime_parameters, read_shape
+    from gen.tune.targets import read_runtime_parameters, read_shape
 
     asked = find_peers(None if peers is None else peers.split(","))
     home = home_of(results)

@@ -48,7 +48,7 @@ def explain(
     name: NameOrSpec,
     vs: Annotated[str | None, option("--vs", "OTHER", "Another, to compare with.")] = None,
     shape: Shape = None,
-    parameters: RuntimeParameters = None,
+    given_parameters: RuntimeParameters = None,
     arch: Arch = None,
     results: Home = None,
     json: Json = False,
@@ -69,9 +69,9 @@ def explain(
     from gen.gpu.device import find_gpu
     from gen.report.differences import changes, metrics, parameters
     from gen.report.explain import as_json, explanations, extents_for, moves
-    from gen.tune.problems import read_runtime_parameters
+    from gen.tune.targets import read_runtime_parameters
 
-    runtime_parameters = read_runtime_parameters(parameters or ())
+    runtime_parameters = read_runtime_parameters(given_parameters or ())
     device = find_gpu() if arch is None else None
     old = None if arch is None else LITERATURE.get(arch)
     try:
@@ -81,7 +81,7 @@ def explain(
     home = home_of(results)
     families, names = families_of(ctx), [one for one in (name, vs) if one is not None]
     chosen_for = None if old else arch
-    variants = [find_or_choose(families, one, home, shape, parameters or (), chosen_for) for one in names]
+    variants = [find_or_choose(families, one, home, shape, given_parameters or (), chosen_for) for one in names]
     more = [named.more if (named := find_named(families, one)) else None for one in names]
     check_runtime_parameters(runtime_parameters, [(made.family, made.spec) for made in variants])
     sizes = [

@@ -66,7 +66,7 @@ def export(
     from gen.export import folder as made
     from gen.export.program import program_of, targets_of
     from gen.runtime.dispatch import family_and_spec, winners_of
-    from gen.tune.problems import read_shape
+    from gen.tune.targets import read_shape
 
     home, families = home_of(results), families_of(ctx)
     found = [family_and_spec(families, one, home) for one in dict.fromkeys(specs)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.predict import Prediction
     from gen.tune.rehearse import Rehearsed
-    from gen.tune.select import Sample
+    from gen.tune.targets import Sample
 
 SECONDS = 55.0  # for all of it, on two cores
 PROVING = 0.7  # of these, for compiling and proving; the rest ranks
@@ -87,7 +87,7 @@ def first_minute(families: tuple[Family[Any], ...], home: Path, limits: Limits, 
     from gen.proof.verdicts import Host
     from gen.toolchain.farm import CompileFarm
     from gen.tune.rehearse import predicted, rehearse
-    from gen.tune.select import sample
+    from gen.tune.targets import sample
 
     start = time.monotonic()
     samples = [found for family in families if (found := sample(family, limits)) is not None]

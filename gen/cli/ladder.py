@@ -52,7 +52,7 @@ def ladder(
     from gen.families.names import find_family
     from gen.gpu.device import find_gpu
     from gen.report.ladder import COLUMNS_EXPLAINED, as_json, climb, listed, looked_at, on_host, said_of_problems
-    from gen.tune.problems import read_runtime_parameters
+    from gen.tune.targets import read_runtime_parameters
 
     found, home, runtime_parameters = (
         find_family(families_of(ctx), family),

@@ -160,7 +160,7 @@ def asked_for(
     from gen.families.names import Takes
     from gen.proof.verdicts import Verdict
     from gen.runtime.dispatch import family_and_spec
-    from gen.tune.select import select
+    from gen.tune.targets import select
 
     known = [family.name for family in families]
     others = [*known, *(named.name for family in families for named in family.named)]

@@ -50,10 +50,9 @@ def rehearse(
     from gen.store.folder import known_specs
     from gen.toolchain.farm import CompileFarm
     from gen.toolchain.nvrtc import Nvrtc
-    from gen.tune.problems import specs_of, to_tune
     from gen.tune.rehearse import prospects, rank
     from gen.tune.rehearse import rehearse as rehearsed
-    from gen.tune.select import of_specs
+    from gen.tune.targets import of_specs, specs_of, to_tune
 
     deadline = None if budget is None else time.monotonic() + budget
     families, home, device = families_of(ctx), home_of(results), find_gpu()

@@ -49,7 +49,7 @@ def resources(
     from gen.paths import cache_home
     from gen.report.explain import extents_for
     from gen.toolchain.usage import usage
-    from gen.tune.problems import read_runtime_parameters
+    from gen.tune.targets import read_runtime_parameters
 
     # The name and the architecture are looked at before the compiler is loaded, which takes half a second.
     home, limits = home_of(results), limits_for(arch)

@@ -148,7 +148,7 @@ def _in_order(winners: Sequence[Winner], classes: Sequence[str]) -> list[Winner]
 
 def _show_problem(chooser: Chooser, shape: str, parameters: Sequence[str], home: Path, *, json: bool) -> None:
     """What one shape gets, by what `gen.load` does."""
-    from gen.tune.problems import problem_at, read_runtime_parameters
+    from gen.tune.targets import problem_at, read_runtime_parameters
 
     problem = problem_at(chooser.family, chooser.spec, shape, read_runtime_parameters(parameters))
     choice = chooser.for_call(problem.extents)

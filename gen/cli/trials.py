@@ -162,7 +162,7 @@ def _of(row: Row, target: str) -> bool:
 
 
 def _canonical(shape: str) -> str:
-    from gen.tune.problems import read_shape
+    from gen.tune.targets import read_shape
 
     return "x".join(str(extent) for extent in read_shape(shape))
 

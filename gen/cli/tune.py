@@ -173,9 +173,9 @@ def tune(
     from gen.families.base import WIDEST
     from gen.gpu.device import find_gpu
     from gen.store.folder import known_specs
-    from gen.tune.problems import problems, read_runtime_parameters
     from gen.tune.prune import read_rules
     from gen.tune.search import Climb, exhaustive
+    from gen.tune.targets import problems, read_runtime_parameters
     from gen.tune.tuner import Options
 
     limit = seconds = None if budget is None else read_seconds(budget)
@@ -259,7 +259,7 @@ def _stale(families: tuple[Family[Any], ...], home: Path, target: str | None, de
     from gen.store.folder import known_specs
     from gen.store.stale import stale
     from gen.store.winners import all_winners
-    from gen.tune.problems import specs_of
+    from gen.tune.targets import specs_of
     from gen.tune.verify import problem_of
 
     known, found = known_specs(families, home), []
@@ -328,7 +328,7 @@ def _beside_torch(families: Sequence[Family[Any]], home: Path, gpu: int, limits:
     from gen.compare.case import ComparisonCase
     from gen.compare.peers import find_peers
     from gen.errors import GenError
-    from gen.tune.select import sample
+    from gen.tune.targets import sample
 
     if find_spec("torch") is None:
         return None
@@ -375,9 +375,9 @@ def _verify(
 
 def read_seconds(text: str) -> float:
     """The seconds that a text spells: `60s`, `5m`, `1h`, `12.5`. Raises OptionError for another text."""
-    from gen.tune import problems
+    from gen.tune import targets
 
-    seconds = problems.read_seconds(text)
+    seconds = targets.read_seconds(text)
     if seconds is None:
         raise OptionError("--budget", "must be a positive time such as 60s, 5m or 1h", text)
     return seconds

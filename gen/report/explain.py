@@ -21,7 +21,7 @@ from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.sass import asked_for, disassembler, instructions
 from gen.toolchain.usage import Usage, largest, usage
 from gen.tune.predict import INSTRUCTIONS, L2, LATENCY, LAUNCHES, MEMORY, STARTS, UNITS, Prediction, predict
-from gen.tune.problems import extents_at
+from gen.tune.targets import extents_at
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def listed(
     Args:
         family: whose kernels.
         limits: of the device.
-        shape: as `gen.tune.problems.read_shape` takes it.
+        shape: as `gen.tune.targets.read_shape` takes it.
         runtime_parameters: of the kernels that have them: `{"nreps": 20}`.
 
     Raises:

@@ -24,7 +24,7 @@ from gen.gpu import device as gpus
 from gen.gpu.device import Device
 from gen.runtime.dispatch import Chooser, winners_of
 from gen.store.winners import is_locked
-from gen.tune.problems import read_seconds
+from gen.tune.targets import read_seconds
 
 log = logging.getLogger("gen")
 LEAST_CALLS = 40  # that a budget must have room for: base and a few variants, each run and timed some times

@@ -19,7 +19,7 @@ from gen.proof.verdicts import Verdict, with_registers
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.usage import usage
 from gen.tune.predict import Prediction, predict
-from gen.tune.select import feasible
+from gen.tune.targets import feasible
 from gen.workers import result_of
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from gen.arch import Limits
 from gen.families.base import Family
-from gen.tune import select
-from gen.tune.select import Sample
+from gen.tune import targets
+from gen.tune.targets import Sample
 from tests.host.cli.command import run
 
 README = Path(__file__).parents[2] / "README.md"
@@ -21,13 +21,13 @@ README = Path(__file__).parents[2] / "README.md"
 def test_the_table_of_the_first_minute_is_what_gen_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quoted = re.findall(r"^transpose_10_b32(?:__| \().*", README.read_text(encoding="utf-8"), re.MULTILINE)
     names = {line.split()[0] for line in quoted}
-    taken = select.sample
+    taken = targets.sample
 
     def narrowed(family: Family[Any], limits: Limits) -> Sample | None:
         found = taken(family, limits) if family.name == "transpose" else None
         return found and replace(found, variants=tuple(one for one in found.variants if one.name in names))
 
-    monkeypatch.setattr(select, "sample", narrowed)
+    monkeypatch.setattr(targets, "sample", narrowed)
     monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
     monkeypatch.setenv("GEN_HOME", str(tmp_path))
     shown = [" ".join(line.split()) for line in run("tune").out.splitlines()]

@@ -11,7 +11,7 @@ from bench import tune_gpus
 from bench.tune_gpus import Rate, disturbances, rate_in
 from gen.families import FAMILIES
 from gen.tune.device import Entrant, Rounds
-from gen.tune.problems import problems
+from gen.tune.targets import problems
 from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
 
 

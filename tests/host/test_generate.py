@@ -12,7 +12,8 @@ from gen.emit.render import MARK, render
 from gen.errors import GenError
 from gen.families import FAMILIES
 from gen.families.names import find_variant
-from gen.store import folder, tuned
+from gen.store import folder
+from gen.store.winners import read_winners
 
 CHECKOUT = Path(__file__).parents[2]
 FILES = {"a.cu": f"// a\n//\n// {MARK}\nint a;\n", "b.cu": f"// b\n//\n// {MARK}\nint b;\n", "specs.json": "{}\n"}
@@ -156,7 +157,7 @@ def test_every_spec_has_a_base_and_all_are_legal_variants() -> None:
 def test_the_committed_folder_is_what_gen_would_write() -> None:
     out = CHECKOUT / "out"
     known = folder.read_specs(out)
-    winners = [find_variant(FAMILIES, winner.variant, known) for winner in tuned.read_winners(out)]
+    winners = [find_variant(FAMILIES, winner.variant, known) for winner in read_winners(out)]
     variants = tuple(dict.fromkeys((*base_of_catalogue(FAMILIES), *winners)))
     assert differences(out, texts(variants)) == ""
 

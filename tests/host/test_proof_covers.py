@@ -21,7 +21,7 @@ from gen.families.transpose import Transpose
 from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove, unsupported_extents
-from gen.tune.select import of_family
+from gen.tune.targets import of_family
 from tests.part_of_cases import DEEP, few
 
 TRANSPOSES, STENCILS = (

@@ -13,7 +13,7 @@ from gen.families.names import find_variant, variant
 from gen.proof.failures import WRONG
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
-from gen.tune.select import of_family
+from gen.tune.targets import of_family
 from tests.host.reductions import FAMILY, H100, NAMES, NUMBERS
 from tests.host.test_mutants import changed
 from tests.mutants.change import Mutant

@@ -27,9 +27,8 @@ from gen.proof.cases import cases_of, edge_cases
 from gen.proof.prover import unsupported_extents
 from gen.proof.verdicts import Host, Verdict, verdicts, with_registers
 from gen.toolchain.compiled import Compiled, Resources
-from gen.tune.problems import to_tune
 from gen.tune.rehearse import prospects, rehearse
-from gen.tune.select import select
+from gen.tune.targets import select, to_tune
 from tests.fakes import FakeCompiler, InProcess, OracleRunner
 
 H100 = Limits.of("sm_90")

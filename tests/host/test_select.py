@@ -24,7 +24,7 @@ from gen.families.reduction import ReductionSpec
 from gen.families.transpose import MoveSpec, TransposeSpec
 from gen.proof.cases import Case, cases_of, edge_cases, has_elements
 from gen.proof.prover import unsupported_extents
-from gen.tune.select import select
+from gen.tune.targets import select
 from tests.host.reductions import NAMES, NUMBERS
 from tests.strategies import stencils, transposes_that_change
 

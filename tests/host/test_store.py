@@ -17,9 +17,10 @@ from gen.families.extents import told_extents
 from gen.families.names import find_spec, find_variant
 from gen.families.regions import Bound, Region
 from gen.paths import shipped
-from gen.store import folder, tuned
+from gen.store import folder
+from gen.store import winners as store
 from gen.store.folder import read_specs, text_of_specs
-from gen.store.winners import Winner, all_winners, first_calls_of, merged, read_winners, text_of_winners
+from gen.store.winners import TUNED_FILE, Winner, all_winners, first_calls_of, merged, read_winners, text_of_winners
 from gen.tune.verify import problem_of
 from tests.strategies import json_values
 
@@ -38,7 +39,7 @@ def of_catalogues() -> dict[str, Any]:
 
 
 def test_the_files_are_named_once() -> None:
-    assert {folder.SPECS_FILE, tuned.FILE} == READERS.keys()
+    assert {folder.SPECS_FILE, TUNED_FILE} == READERS.keys()
 
 
 def test_every_spec_of_the_catalogues_is_read_back(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_own_winners_lie_over_those_that_came_with_gen(monkeypatch: pytest.Monke
     own.mkdir()
     other = {**WINNER, "device": "A100"}
     came.write_text(json.dumps({"schema": 1, "winners": [WINNER, other]}))
-    monkeypatch.setattr(tuned, "shipped", lambda _: came)
+    monkeypatch.setattr(store, "shipped", lambda _: came)
     assert read_winners(own) == ()
     assert [(winner.device, winner.variant) for winner in all_winners(own)] == [
         ("H100", "reduceShfl"), ("A100", "reduceShfl")
@@ -112,9 +113,9 @@ def test_own_winners_lie_over_those_that_came_with_gen(monkeypatch: pytest.Monke
     first_calls_of(own).parent.mkdir()
     first_calls_of(own).write_text(json.dumps({"schema": 1, "winners": [{**mine, "variant": "reduceShfl"}]}))
     assert [winner.variant for winner in all_winners(own)] == ["reduceShfl", "reduceShfl"]
-    monkeypatch.setattr(tuned, "shipped", lambda _: own / "tuned.json")  # as of `--home out` in a checkout
+    monkeypatch.setattr(store, "shipped", lambda _: own / "tuned.json")  # as of `--home out` in a checkout
     assert len(all_winners(own)) == 1
-    monkeypatch.setattr(tuned, "shipped", lambda _: None)
+    monkeypatch.setattr(store, "shipped", lambda _: None)
     assert all_winners(tmp_path) == ()
 
 

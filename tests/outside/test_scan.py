@@ -150,7 +150,7 @@ def test_prove_runs_a_cover_of_its_space(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("outside")
 def test_a_rehearsal_compiles_it_and_says_what_a_gpu_would_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     only = find_variant((*FAMILIES, SCAN), TOTALS, {})
-    monkeypatch.setattr("gen.tune.select.of_spec", lambda *_: (only,))  # looking at them all takes minutes
+    monkeypatch.setattr("gen.tune.targets.of_spec", lambda *_: (only,))  # looking at them all takes minutes
     done = run("--family", NAME, "tune", "scan_sum_f32", "--arch", "sm_90", "--home", BUILT, "--json")
     begun, ended = done.err.splitlines()
     assert begun == "Variants to emit, compile and prove: scan_sum_f32 1"

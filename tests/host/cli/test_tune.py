@@ -12,9 +12,8 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_variant, heuristic_variants
-from gen.tune.problems import problems
 from gen.tune.rehearse import Rehearsal
-from gen.tune.select import Sample, feasible, of_spec, sample
+from gen.tune.targets import Sample, feasible, of_spec, problems, sample
 from tests.fakes import OracleRunner
 from tests.host.cli.command import run
 
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("runtime_at_home")
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rehearsal is of one variant of a spec."""
-    monkeypatch.setattr("gen.tune.select.of_spec", lambda *_: (find_variant(FAMILIES, "reduceShfl", {}),))
+    monkeypatch.setattr("gen.tune.targets.of_spec", lambda *_: (find_variant(FAMILIES, "reduceShfl", {}),))
 
 
 @pytest.mark.usefixtures("alone")
@@ -78,7 +77,7 @@ def test_without_a_gpu_and_a_name_a_sample_is_proven_and_ranked_and_a_planted_fa
     variants = tuple(find_variant(FAMILIES, name, {}) for name in names)
     two = Sample(family, family.catalogue[0], "aligned rows", variants)
     monkeypatch.setattr("gen.gpu.device.find_gpu", lambda _index=0: None)
-    monkeypatch.setattr("gen.tune.select.sample", lambda one, _limits: two if one is family else None)
+    monkeypatch.setattr("gen.tune.targets.sample", lambda one, _limits: two if one is family else None)
     content = run("tune", "--json").data
     padded, plain = content["variants"]
     assert [one["name"] for one in (padded, plain)] == list(names)  # banks conflict without padding

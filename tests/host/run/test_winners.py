@@ -22,7 +22,7 @@ from gen.store.winners import TUNED_FILE, Winner, merged, read_winners, text_of_
 from gen.tune import run as module
 from gen.tune import tuner
 from gen.tune.device import Entrant
-from gen.tune.problems import problems
+from gen.tune.targets import problems
 from tests.fake_tuning import FakeSession, FakeTuningDevice, candidates
 from tests.host.run.given import ALL, EVIDENCE, FOREIGN, TRANSPOSE, by_length, gen, tuned
 

@@ -10,7 +10,7 @@ from gen.families import FAMILIES
 from gen.families.names import find_family, search_space, variant
 from gen.store.trials import Problem
 from gen.store.winners import read_winners
-from gen.tune.problems import problems
+from gen.tune.targets import problems
 from gen.tune.tuner import base_of
 from tests.fake_tuning import FakeTuningDevice
 

@@ -16,7 +16,7 @@ from gen.families.extents import told_extents
 from gen.families.names import find_family
 from gen.families.stencil import StencilSpec
 from gen.store.winners import Winner
-from gen.tune.problems import problems, read_runtime_parameters, read_shape
+from gen.tune.targets import problems, read_runtime_parameters, read_shape
 from gen.tune.verify import problem_of
 
 SPECS = [(family, spec) for family in FAMILIES for spec in family.catalogue]
