@@ -6,14 +6,19 @@ decides: of a cover of variants, each case is met by some.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
+import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import settings
 
 from gen.families.base import Limits, Variant
 from gen.proof.cases import MULTIPROCESSOR_COUNTS, Case, Content, edge_cases, has_elements
 
 DEEP = settings.get_current_profile_name() == "deep"
+GROUP = 20  # variants that are built in one translation unit
 _H100 = Limits.of("sm_90")
 
 
@@ -44,3 +49,26 @@ def few(made: Variant) -> tuple[Case, ...]:
         ),
         *some_edges(made),
     )
+
+
+def some_and_others(variants: Sequence[Variant], step: int) -> tuple[list[Variant], list[Variant]]:
+    """Of each algorithm its first variant and every `step`-th after it, for `.ci/run`; the others, for `make check`."""
+    seen: Counter[str] = Counter()
+    parts: tuple[list[Variant], list[Variant]] = ([], [])
+    for made in variants:
+        parts[seen[made.algorithm.name] % step > 0].append(made)
+        seen[made.algorithm.name] += 1
+    return parts
+
+
+def groups(name: str, cover: Sequence[Variant], *, in_make_test: bool) -> Iterator[ParameterSet]:
+    """Variants from all over a cover, as many as are built together.
+
+    Every second of each algorithm comes first, in groups that are exhaustive, but for the first where it is
+    `in_make_test`; groups of the others are `further`.
+    """
+    for mark, part in zip((pytest.mark.exhaustive, pytest.mark.further), some_and_others(cover, 2), strict=True):
+        count = -(-len(part) // GROUP)
+        for place in range(count):
+            of_all = in_make_test and place == 0 and mark is pytest.mark.exhaustive
+            yield pytest.param(part[place::count], id=f"{name} {mark.name} {place}", marks=[] if of_all else [mark])

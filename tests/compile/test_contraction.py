@@ -107,7 +107,7 @@ def test_no_product_and_sum_are_fused_that_the_text_does_not_fuse(made: Variant)
     assert same_code(made.name, render(made))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.further
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_no_product_and_sum_are_fused_anywhere(family: Family[Any], part: int) -> None:

@@ -94,7 +94,7 @@ def test_a_cover_of_every_algorithm_compiles(family: Family[Any], tmp_path: Path
     compile_covers(tmp_path, family, cover)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.further
 @each_family
 def test_one_file_of_every_algorithm_compiles_alone(family: Family[Any], tmp_path: Path) -> None:
     firsts = [cover(family, specs_of(family, name), name)[0] for name in family.algorithms]
@@ -125,7 +125,7 @@ def test_a_program_launches_kernels_of_several_files(tmp_path: Path) -> None:
     nvcc(tmp_path, *SYNTAX, "-I", output_home(), "-c", "program.cu")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.further
 @each_family
 def test_further_specs_compile(family: Family[Any], tmp_path: Path) -> None:
     compile_covers(tmp_path, family, further)

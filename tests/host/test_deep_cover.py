@@ -26,10 +26,9 @@ from gen.families.transpose import MoveSpec, TransposeSpec
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
 from tests.host.reductions import H100
-from tests.part_of_cases import DEEP, few
+from tests.part_of_cases import DEEP, GROUP, few
 from tests.stencils import ENDS_SPECS, FUSED_SPECS, IMAGE_SPECS, LINE_SPECS, SPACE_SPECS, SPECS
 
-GROUP = 20  # as many as are built in one translation unit
 FEW = 2  # variants of an algorithm where they are not all
 TRIES = 200  # drawn for a pair before it counts as one that no spec and config have together
 ORDERS = ((1, 0), (0, 2, 1), (2, 0, 1), (2, 1, 0), (0, 3, 1, 2), (2, 0, 3, 1))
@@ -97,7 +96,7 @@ ALGORITHMS = [
 ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.further
 @pytest.mark.parametrize(("family", "algorithm"), ALGORITHMS)
 def test_every_feature_with_every_value_equals_numpy(
     family: Family[Any], algorithm: Algorithm[Any, Any], host_runner: HostRunner

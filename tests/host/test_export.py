@@ -99,8 +99,14 @@ def test_the_library_launches_what_gen_launches(
     compared(library, programs[name], target, PROBLEMS, seed=7)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["transpose_10_b32", "reduction_var", "fields"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("transpose_10_b32", marks=pytest.mark.further),
+        pytest.param("reduction_var", marks=pytest.mark.exhaustive),
+        pytest.param("fields", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_libraries_for_arrays_of_any_size_choose_and_refuse_as_gen_does(name: str) -> None:
     command = [sys.executable, "bench/choices.py", "--only", name, "--problems", "400"]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}

@@ -174,7 +174,7 @@ def test_change_without_effect_is_proven(
     assert proof.failure is None, str(proof.failure)
 
 
-@pytest.mark.exhaustive  # covers of the same algorithms are proven in test_variants.py
+@pytest.mark.further  # covers of the same algorithms are proven in test_variants.py
 def test_variants_without_the_changes_are_proven(runner: HostRunner) -> None:
     """On a part of their cases: `gen prove` and tests/host/test_variants.py have them all."""
     variants = [whole(name) for name in sorted({change.variant for change in CHANGES})]

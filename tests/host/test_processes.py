@@ -83,7 +83,12 @@ def device(seed: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(8), pytest.param(range(8, 64), marks=pytest.mark.exhaustive)], ids=("few", "many")
+    "seeds",
+    [
+        pytest.param(range(8), id="few"),
+        pytest.param(range(8, 24), id="some", marks=pytest.mark.exhaustive),
+        pytest.param(range(24, 64), id="many", marks=pytest.mark.further),
+    ],
 )
 def test_stencils_and_systems_have_the_bits_of_one_device(seeds: range) -> None:
     for seed in seeds:

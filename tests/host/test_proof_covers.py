@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import chain, product
@@ -10,7 +10,6 @@ from math import prod
 from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from gen.families import FAMILIES
 from gen.families.base import Family, Launch, Limits, Spec, Variant
@@ -22,14 +21,13 @@ from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove, unsupported_extents
 from gen.tune.targets import of_family
-from tests.part_of_cases import DEEP, few
+from tests.part_of_cases import DEEP, few, groups
 
 TRANSPOSES, STENCILS = (
     [variant(family, spec, name, config) for name, spec, config in family.proof_cover()]
     for family in (Transpose(), Stencil())
 )
 LIMITS = Limits.of("sm_90")
-GROUP = 20  # as many as are built in one translation unit
 
 
 def test_every_algorithm_that_changes_elements_meets_every_change() -> None:
@@ -98,18 +96,10 @@ def test_what_has_several_blocks_of_large_problems_has_them_in_a_case(family: Fa
     assert all(have_several.values()), have_several
 
 
-def groups(name: str, cover: list[Variant]) -> Iterator[ParameterSet]:
-    """Variants from all over a cover, as many as are built together; all groups but the first are exhaustive."""
-    count = -(-len(cover) // GROUP)
-    for place in range(count):
-        yield pytest.param(
-            cover[place::count],
-            id=f"{name} {place}",
-            marks=[pytest.mark.exhaustive] if place or name == "stencils" else [],
-        )
-
-
-@pytest.mark.parametrize("made", [*groups("transposes", TRANSPOSES), *groups("stencils", STENCILS)])
+@pytest.mark.parametrize(
+    "made",
+    [*groups("transposes", TRANSPOSES, in_make_test=True), *groups("stencils", STENCILS, in_make_test=False)],
+)
 def test_a_cover_equals_numpy(host_runner: HostRunner, made: list[Variant]) -> None:
     for proof in prove(host_runner, made, None if DEEP else few):
         assert proof.failure is None, str(proof.failure)

@@ -17,11 +17,10 @@ from gen.tune.targets import of_family
 from tests.host.reductions import FAMILY, H100, NAMES, NUMBERS
 from tests.host.test_mutants import changed
 from tests.mutants.change import Mutant
-from tests.part_of_cases import few
+from tests.part_of_cases import few, groups
 
 COVER = [variant(FAMILY, spec, name, config) for name, spec, config in FAMILY.proof_cover()]
 ALGORITHMS = {made.algorithm.name for made in COVER}
-GROUP = 20  # as many as are built in one translation unit
 LARGEST = {F32: "3.402823466e38f", F64: "1.7976931348623157e308"}
 
 
@@ -50,12 +49,9 @@ def test_gen_prove_reduction_proves_them_all() -> None:
     assert proven.issuperset(made.name for made in COVER)
 
 
-@pytest.mark.parametrize(
-    "start",
-    [pytest.param(start, marks=[pytest.mark.exhaustive] if start else []) for start in range(0, len(COVER), GROUP)],
-)
-def test_every_operator_of_every_dtype_equals_numpy(start: int, host_runner: HostRunner) -> None:
-    for proof in prove(host_runner, COVER[start // GROUP :: -(-len(COVER) // GROUP)], few):
+@pytest.mark.parametrize("made", list(groups("cover", COVER, in_make_test=True)))
+def test_every_operator_of_every_dtype_equals_numpy(made: list[Variant], host_runner: HostRunner) -> None:
+    for proof in prove(host_runner, made, few):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases > 0, proof.variant.name
 

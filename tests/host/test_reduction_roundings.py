@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
 from gen.emit.render import MARK, render
 from gen.families.base import Extents, Variant
@@ -82,14 +83,21 @@ def variants(name: str, op: str) -> list[Variant]:
     return [variant(FAMILY, made, algorithm, config) for config in pairwise(search_space(algorithm, made))]
 
 
+def every_third(names: list[str]) -> list[ParameterSet]:
+    """Of those every third is counted in .ci/run too, and the others by make check alone."""
+    return [
+        pytest.param(name, marks=pytest.mark.further if place % 3 else pytest.mark.exhaustive)
+        for place, name in enumerate(names)
+    ]
+
+
 @pytest.fixture(scope="module")
 def counter(cache: Path) -> HostRunner:
     """The CPU run of texts that count."""
     return HostRunner(H100, cache=cache, text=counting)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", every_third(ALGORITHMS))
 def test_the_roundings_of_a_sum_are_those_on_its_longest_path(name: str, counter: HostRunner) -> None:
     made = variants(name, "sum")[::3]
     assert made
@@ -101,8 +109,7 @@ def test_the_roundings_of_a_sum_are_those_on_its_longest_path(name: str, counter
             assert counted <= stated <= MOST_TIMES * counted + MOST_OVER, (one.name, extents, counted, stated)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in LITERATURE])
+@pytest.mark.parametrize("name", every_third([name for name in ALGORITHMS if name not in LITERATURE]))
 def test_the_roundings_of_a_variance_are_those_of_the_merges_on_its_longest_path(
     name: str, counter: HostRunner
 ) -> None:

@@ -36,7 +36,12 @@ def cells_of(*shape: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(8), pytest.param(range(8, 250), marks=pytest.mark.exhaustive)], ids=("few", "many")
+    "seeds",
+    [
+        pytest.param(range(8), id="few"),
+        pytest.param(range(8, 80), id="some", marks=pytest.mark.exhaustive),
+        pytest.param(range(80, 250), id="many", marks=pytest.mark.further),
+    ],
 )
 def test_any_split_has_the_bits_of_one_device_in_any_order_of_streams(seeds: range) -> None:
     for seed in seeds:
@@ -45,7 +50,12 @@ def test_any_split_has_the_bits_of_one_device_in_any_order_of_streams(seeds: ran
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(4), pytest.param(range(4, 120), marks=pytest.mark.exhaustive)], ids=("few", "many")
+    "seeds",
+    [
+        pytest.param(range(4), id="few"),
+        pytest.param(range(4, 40), id="some", marks=pytest.mark.exhaustive),
+        pytest.param(range(40, 120), id="many", marks=pytest.mark.further),
+    ],
 )
 def test_so_have_systems_of_fields(seeds: range) -> None:
     for seed in seeds:

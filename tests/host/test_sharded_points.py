@@ -71,7 +71,12 @@ def simulated(seed: int, ranks: int, *, peer_access: bool = True) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(8), pytest.param(range(8, 120), marks=pytest.mark.exhaustive)], ids=("few", "many")
+    "seeds",
+    [
+        pytest.param(range(8), id="few"),
+        pytest.param(range(8, 40), id="some", marks=pytest.mark.exhaustive),
+        pytest.param(range(40, 120), id="many", marks=pytest.mark.further),
+    ],
 )
 def test_random_surveys_have_the_bits_of_numpy(seeds: range) -> None:
     for seed in seeds:

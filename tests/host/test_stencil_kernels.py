@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle
 from math import prod
@@ -24,7 +25,7 @@ from gen.proof.cases import Case, Content
 from gen.proof.host import HostRunner
 from gen.proof.prover import check, load, prove, unsupported_extents
 from gen.proof.sampled import sampled_cases
-from tests.part_of_cases import DEEP, every_edge, some_edges
+from tests.part_of_cases import DEEP, every_edge, some_and_others, some_edges
 from tests.stencils import (
     ENDS_SPECS,
     FAMILY,
@@ -86,11 +87,16 @@ def space(host_runner: HostRunner) -> dict[Variant, Any]:
     "made",
     [
         pytest.param(LINES, id="lines"),
-        pytest.param(VARIANTS, id="two axes", marks=pytest.mark.exhaustive),
-        pytest.param(SPACE, id="three axes", marks=pytest.mark.exhaustive),
+        *(
+            pytest.param(part, id=f"{axes}, {which}", marks=mark)
+            for axes, made in (("two axes", VARIANTS), ("three axes", SPACE))
+            for part, which, mark in zip(
+                some_and_others(made, 3), ("some", "others"), (pytest.mark.exhaustive, pytest.mark.further), strict=True
+            )
+        ),
     ],
 )
-def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: tuple[Variant, ...]) -> None:
+def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: Sequence[Variant]) -> None:
     for proof in prove(host_runner, made, some_edges):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases == len(some_edges(proof.variant)) > 0  # it takes them all
@@ -100,7 +106,7 @@ def test_kernels_equal_numpy_on_their_edge_cases(host_runner: HostRunner, made: 
     "made",
     [
         pytest.param(NARROW[:-4:9], id="some"),  # not the last: fused steps of march take seconds
-        pytest.param(NARROW if DEEP else NARROW[::2], id="many", marks=pytest.mark.exhaustive),
+        pytest.param(NARROW if DEEP else NARROW[::2], id="many", marks=pytest.mark.further),
     ],
 )
 def test_cells_of_bf16_and_integers_equal_numpy(host_runner: HostRunner, made: list[Variant]) -> None:
@@ -142,10 +148,11 @@ def test_ends_that_differ_are_refused_by_kernels_that_have_one_boundary_an_axis(
     "made",
     [
         pytest.param((IMAGES[0], *IMAGES[1::10]), id="some"),
-        pytest.param(IMAGES, id="all", marks=pytest.mark.exhaustive),
+        pytest.param(some_and_others(IMAGES, 9)[0], id="one of each", marks=pytest.mark.exhaustive),
+        pytest.param(IMAGES, id="all", marks=pytest.mark.further),
     ],
 )
-def test_batches_of_images_equal_numpy(host_runner: HostRunner, made: tuple[Variant, ...]) -> None:
+def test_batches_of_images_equal_numpy(host_runner: HostRunner, made: Sequence[Variant]) -> None:
     for proof in prove(host_runner, made, some_edges):
         assert proof.failure is None, str(proof.failure)
         assert proof.cases > 0

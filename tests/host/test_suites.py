@@ -83,8 +83,13 @@ def counted(folder: Path, arguments: list[str], **environment: str) -> dict[str,
     return content
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+@pytest.mark.parametrize(
+    "suite",
+    [
+        pytest.param(suite, id=name, marks=pytest.mark.exhaustive if name == "numpy_core" else pytest.mark.further)
+        for name, suite in SUITES.items()
+    ],
+)
 def test_suites_of_others_pass_on_our_kernels(suite: Suite, tmp_path: Path) -> None:
     names = " ".join(f"and not {name}" for name in suite.left_out)
     content = counted(
