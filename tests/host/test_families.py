@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,12 @@ from hypothesis import strategies as st
 import gen
 from gen.dtypes import B32, DTYPES, F16, F32, F64, I32, DType, LoadModifier, StoreModifier, read_dtype
 from gen.emit.folder import all_of_catalogue
-from gen.emit.render import MARK, render, template_inputs
+from gen.emit.render import template_inputs
 from gen.errors import SpecError
 from gen.families import FAMILIES
-from gen.families.base import MAX_GRID_X, Algorithm, Extents, Family, Launch, Limits, Plan, Spec, Variant
-from gen.families.config import Config
+from gen.families.base import MAX_GRID_X, Algorithm, Extents, Family, Launch, Limits, Plan, Spec
 from gen.families.expr import ONE, size
-from gen.families.names import base_variants, illegal, legal_space, named_variant, parse_label, search_space, unsearched
+from gen.families.names import base_variants, illegal, named_variant, parse_label, search_space, unsearched
 from gen.families.plans import Tiles, steps
 from gen.families.reduction import BlocksConfig, Grid, GridConfig, Reduction, ReductionSpec, Shfl
 from gen.families.reduction.algorithms.grid import Flags, FlagsConfig
@@ -269,41 +267,6 @@ def test_a_template_is_given_text_numbers_and_frozen_records() -> None:
     for made in all_of_catalogue(FAMILIES):
         for value in template_inputs(made).values():
             assert _is_plain(value)
-
-
-@pytest.mark.parametrize(
-    ("family", "algorithm"),
-    [(family, algorithm) for family in FAMILIES for algorithm in family.algorithms.values()],
-    ids=lambda part: part.name,
-)
-def test_every_tuning_parameter_changes_the_text_or_the_launches(
-    family: Family[Any], algorithm: Algorithm[Any, Any]
-) -> None:
-    left = {parameter.field for parameter in algorithm.config.parameters()}
-    literature = [named_variant(family, named).spec for named in family.named]
-    for spec in dict.fromkeys([*family.catalogue, *family.extra_proof_specs.values(), *literature]):
-        for field in sorted(left):
-            # Of what is legal where tuning tries no two that differ in this alone.
-            pairs = islice(chain(*(_pairs(space(algorithm, spec), field) for space in (search_space, legal_space))), 50)
-            made = ([Variant(family, spec, algorithm, config) for config in pair] for pair in pairs)
-            if any(one.plan != other.plan or _body(one) != _body(other) for one, other in made):
-                left.remove(field)
-    assert not left
-
-
-def _pairs(configs: Sequence[Config], field: str) -> Iterator[tuple[Config, Config]]:
-    """Those that differ in this field alone."""
-    met: dict[frozenset[tuple[str, Any]], Config] = {}
-    for config in configs:
-        others = frozenset((name, value) for name, value in config.values().items() if name != field)
-        if others in met:
-            yield met[others], config
-        met[others] = config
-
-
-def _body(made: Variant) -> str:
-    """The text below the header, without the variant's name."""
-    return render(made).partition(MARK)[2].replace(made.name, "")
 
 
 def _is_plain(value: object) -> bool:

@@ -86,8 +86,12 @@ def test_generate_writes_what_was_tuned(home: Path) -> None:
     assert (home / f"{made.name}.cu").read_text() == render(made)
 
 
-def test_generate_all_writes_every_legal_variant_there_and_nothing_at_home(home: Path, tmp_path: Path) -> None:
+def test_generate_all_writes_every_variant_that_tuning_tries_there_and_nothing_at_home(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = tuple(family for family in FAMILIES if family.name in ("probe", "system", "merge"))  # of the fewest variants
+    monkeypatch.setattr("gen.cli.generate.families_of", lambda _: few)
     assert run("generate", "--all", "--home", tmp_path / "all").status == 0
-    expected = {f"{made.name}.cu" for made in all_of_catalogue(FAMILIES)}
+    expected = {f"{made.name}.cu" for made in all_of_catalogue(few)}
     assert {path.name for path in (tmp_path / "all").iterdir()} == expected
     assert not home.exists()
