@@ -13,6 +13,7 @@ ON_HALVES = "transpose_210_b16__packed_a3_tpb512_u4_i32"
 BY_WORDS = "transpose_0321_b8__packed_a4_tpb512_u4_rwords"
 BY_SQUARES = "transpose_210_b8__shift_box_a3_tpb512"
 ON_ELEMENTS = "transpose_0321_b32__packed_a4_tpb512_u4_i32"
+OTHERS = "transpose_0321_b32__grouped_tile_a4_v4_x32_y32_u4_orow_i32"
 BY_VECTORS = "transpose_0321_b16__grouped_tile_a4_v8_x16_y16_u2_ocol"
 SINGLY = "transpose_2310_b32__grouped_tile_a4_v4_x32_y32_u4_orow_i32"
 
@@ -116,16 +117,20 @@ MUTANTS = (
            (RACE, UNINITIALISED), at="read singly"),
     Mutant("groups: rows behind the last are written", SINGLY, GROUPED, "down * kElements < rows_left", "true",
            (RACE, UNINITIALISED, OUTSIDE_WRITE), at="rows written"),
-    Mutant("groups: columns behind the last are written", SINGLY, GROUPED, "c < cols_left", "true",
+    Mutant("groups: columns behind the last are written", SINGLY, GROUPED, "col < cols_left", "true",
            (RACE, UNINITIALISED, OUTSIDE_WRITE), at="columns written"),
+    Mutant("groups: a column too many is taken from the tile", SINGLY, GROUPED, "col < cols_left", "col <= cols_left",
+           UNINITIALISED, at="columns of the tile"),
+    Mutant("groups: other axes are those of columns too", OTHERS, GROUPED, "axes, behind", "axes, row_axes",
+           (RACE, WRONG, OUTSIDE_READ, OUTSIDE_WRITE), at="place of the others"),
     Mutant("groups: elements behind the last are written singly", BY_VECTORS, GROUPED, " && col < cols_left", "",
            (RACE, UNINITIALISED, OUTSIDE_WRITE), at="element written"),
     Mutant("groups: vectors reach from one row into the next", BY_VECTORS, GROUPED, "!whole || ", "",
            (MISALIGNED, WRONG, OUTSIDE_READ, OUTSIDE_WRITE, RACE), at="whole"),
     Mutant("groups: addresses between vectors", BY_VECTORS, GROUPED, " || addresses % kVecBytes != 0", "", MISALIGNED,
            at="whole"),
-    Mutant("groups: rows of a square follow each other", BY_VECTORS, GROUPED, "row_places[row + i].in",
-           "row_places[row].in", WRONG, at="row of a square"),
+    Mutant("groups: rows of a square follow each other", BY_VECTORS, GROUPED, "rows[row + i].in",
+           "rows[row].in", WRONG, at="row of a square"),
     Mutant("groups: rows of the axis that follows", SINGLY, GROUPED, "axes, 0, row_axes", "axes, 0, row_axes - 1",
            (RACE, WRONG), at="place of a row"),
     Mutant("groups: columns of a tile begin one late", SINGLY, GROUPED, "first_col + i - kTileRows",

@@ -175,21 +175,21 @@ def _boxes(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
 
 
 def _tiles_of_groups(size: int) -> Iterator[GroupedTileConfig]:
-    """By elements, in tiles of 4 to 16 KiB, and by the widest vectors: bench/estimates-groups-h100.json."""
-    if size == 1:
-        shapes = (((64, 64, 8), Order.ROW), ((64, 128, 16), Order.COL))
-    elif size == 2:
-        shapes = (((32, 64, 8), Order.COL), ((64, 64, 8), Order.ROW))
-    elif size == 4:
-        shapes = (((32, 64, 8), Order.COL), ((32, 32, 4), Order.ROW))
-    else:
-        shapes = (((16, 32, 2), Order.COL), ((64, 16, 4), Order.COL))
-    for (across, down, unroll), order in shapes:
+    """By elements, in tiles of 4 to 16 KiB, then by vectors: bench/estimates-groups-h200.json."""
+    shapes = {
+        1: ((32, 128, 8), (64, 64, 16)),
+        2: ((32, 64, 8), (64, 32, 8)),
+        4: ((32, 128, 8), (32, 64, 8), (32, 32, 4)),
+        8: ((32, 64, 8), (64, 16, 4), (32, 32, 4)),
+        16: ((16, 16, 1),),
+    }[size]
+    for across, down, unroll in shapes:
+        yield GroupedTileConfig(vec_bytes=size, vectors_across=across, vectors_down=down, unroll=unroll)
+    if size == 2:
+        yield GroupedTileConfig(vectors_across=8)
         yield GroupedTileConfig(
-            vec_bytes=size, vectors_across=across, vectors_down=down, unroll=unroll, block_order=order
+            vec_bytes=8, vectors_across=32, vectors_down=32, unroll=4, block_order=Order.ROW
         )  # fmt: skip
-    if 1 < size < 8:
-        yield GroupedTileConfig(block_order=Order.ROW)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:

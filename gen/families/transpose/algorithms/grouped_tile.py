@@ -271,6 +271,8 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
         of_thread = config.unroll * per * (3 * memory(config.vec_bytes) + 3 + (per / 2 if nbytes < 4 else 0))
         if not by_vectors:
             of_thread = config.unroll * per * per * (4 * memory(nbytes) + 36)
+        if nbytes < 4:  # tiles that lie outside in part ask of each element whether it is there
+            of_thread *= 2 - (rows // high * high) * (cols // wide * wide) / max(rows * cols, 1)
         of_places = ceil_div(high + wide, threads) * (_OF_AXIS * config.axes + 12)
         return demand_of(
             spec,
@@ -298,7 +300,8 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
     def staged_bytes(self, spec: TransposeSpec, config: GroupedTileConfig) -> int:
         """Shared memory of a block: the tile, and where its rows and columns begin."""
         high, wide = self.tile(spec, config)
-        return high * wide * spec.dtype.size + (high + wide) * 2 * config.index_bits // 8
+        padding = wide * max(config.vec_bytes, 4)
+        return high * wide * spec.dtype.size + padding + (high + wide) * 2 * config.index_bits // 8 + 16
 
     @override
     def bytes_in_flight(self, spec: TransposeSpec, config: GroupedTileConfig) -> int:
