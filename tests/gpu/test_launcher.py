@@ -64,6 +64,19 @@ def test_a_transpose_of_views(device: CudaDevice, home: Path, torch: Any, monkey
         assert torch.equal(made, view.t())
 
 
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+def test_a_permutation_of_seven_axes(name: str, device: CudaDevice, home: Path, request: pytest.FixtureRequest) -> None:
+    """Its kernels have more arguments than others."""
+    library, axes = request.getfixturevalue(name), (0, 1, 5, 2, 6, 3, 4)
+    kernel = gen.load(gen.permutation(axes, "b16"), device=device, home=home)
+    value = np.arange(5 * 3 * 4 * 17 * 17 * 16 * 15, dtype=np.int32).astype(np.int16).reshape(5, 3, 4, 17, 17, 16, 15)
+    array = library.asarray(value, **({"device": "cuda"} if name == "torch" else {}))
+    wanted = np.ascontiguousarray(value.transpose(axes))
+    for _ in range(3):
+        moved = kernel(array)
+        assert np.array_equal(moved.cpu().numpy() if name == "torch" else moved.get(), wanted)
+
+
 def test_what_torch_would_negate_or_differentiate_is_refused(device: CudaDevice, home: Path, torch: Any) -> None:
     kernel = gen.load(SUM, device=device, home=home)
     numbers = torch.ones(64, dtype=torch.complex64, device="cuda")
