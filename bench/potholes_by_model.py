@@ -125,8 +125,9 @@ def others(case: RandomCase, picked: Variant, limits: Limits) -> Iterator[Varian
             algorithm.infeasible(case.spec, config, limits),
             algorithm.unsupported_extents(case.spec, config, case.extents, limits),
         )
-        slow = algorithm.slow_path_reason(case.spec, config, case.extents, case.alignment) if not any(reasons) else None
-        if not any(reasons) and slow is None and made.name != picked.name:
+        if any(reasons) or made.name == picked.name:
+            continue
+        if algorithm.slow_path_reason(case.spec, config, case.extents, case.alignment, limits) is None:
             yield made
 
 

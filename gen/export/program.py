@@ -585,7 +585,7 @@ class _Maker:
         slow, time = (
             self._trace.tree(function, made_of)
             for function, made_of in (
-                (lambda: algorithm.slow_path_reason(spec, config, self._known(names), alignment), _said),
+                (lambda: algorithm.slow_path_reason(spec, config, self._known(names), alignment, limits), _said),
                 (estimated, lambda value: None if value is None else self._trace.term(value)),
             )
         )

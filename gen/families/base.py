@@ -229,7 +229,7 @@ class Algorithm(ABC, Generic[S, C]):
         """
         return iter(())
 
-    def slow_path_reason(self, spec: S, config: C, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(self, spec: S, config: C, extents: Extents, alignment: int, limits: Limits) -> str | None:
         """Why it takes these sizes the long way, slower than a variant that is made for them; None if this one is.
 
         Args:
@@ -237,6 +237,7 @@ class Algorithm(ABC, Generic[S, C]):
             config: the variant's.
             extents: sizes that it can take.
             alignment: the most bytes, up to 16, that divide the address of every array.
+            limits: of the device.
         """
         return None
 

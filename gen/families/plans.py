@@ -10,6 +10,8 @@ from gen.arch import MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS_PER_BLOCK, Limits
 from gen.dtypes import DType
 from gen.families.expr import ONE, ZERO, Expr, size
 
+_OF_MULTIPROCESSORS = 32  # one of so many may be without a block
+
 TIME = size("time")
 """How often a launch ran before, where it runs several times: for its arguments."""
 
@@ -92,6 +94,16 @@ def beyond_shared(needed: int, limits: Limits) -> str | None:
     """Why a block cannot have so many bytes of shared memory on such a device; None if it can."""
     most = limits.shared_bytes_per_block
     return f"a block takes {needed} bytes of shared memory, and has at most {most}" if needed > most else None
+
+
+def idle_multiprocessors(blocks: int, limits: Limits) -> str | None:
+    """Why so many blocks are few for a device; None where at most one in 32 of its multiprocessors has none.
+
+    As many were as fast as twice as many on an H100, where a few of its 132 multiprocessors had none.
+    """
+    if blocks * _OF_MULTIPROCESSORS < (_OF_MULTIPROCESSORS - 1) * limits.multiprocessors:
+        return f"{blocks} blocks leave some of {limits.multiprocessors} multiprocessors without one"
+    return None
 
 
 def beyond_grid(blocks: int, *behind: int) -> str | None:

@@ -452,7 +452,7 @@ class Chooser:
         return "base" if made == self._base(shape_class) else "what is often fast"
 
     def _slow_path_reason(self, made: Variant, extents: Extents, alignment: int) -> str | None:
-        return made.algorithm.slow_path_reason(made.spec, made.config, extents, alignment)
+        return made.algorithm.slow_path_reason(made.spec, made.config, extents, alignment, self._limits)
 
     def _unsupported_extents(self, made: Variant, extents: Extents) -> str | None:
         return made.algorithm.unsupported_extents(made.spec, made.config, extents, self._limits)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gen.arch import Limits
 from gen.dtypes import B8, B16, B64
 from gen.families.base import Extents
 from gen.families.config import Config
@@ -23,7 +24,7 @@ from gen.proof.host import HostKernel, HostRunner
 from gen.proof.prover import check
 from gen.proof.trace import traffic
 
-FAMILY = Transpose()
+FAMILY, H100 = Transpose(), Limits.of("sm_90")
 TURN, EACH, RUNS = TransposeSpec(), TransposeSpec((0, 2, 1)), TransposeSpec((1, 0, 2), B16)
 TILE = VectorTileConfig(lanes=8, groups=8)
 HALF = VectorTileConfig(vec_bytes=8, lanes=8, groups=8, index_bits=32)
@@ -86,7 +87,7 @@ def test_slow_is_what_moves_elements_instead_of_vectors(
     found = traffic(kernel, host_runner.limits, extents).of("global")
     wide = sum(access.requested_bytes for access in found) / sum(access.lanes for access in found)
     vector = getattr(config, "vec_bytes", 16)
-    reason = algorithm.slow_path_reason(spec, config, extents, 16)
+    reason = algorithm.slow_path_reason(spec, config, extents, 16, H100)
     assert wide > 0.98 * vector if reason is None else wide < 0.6 * vector or vector == spec.dtype.size
 
 
@@ -115,7 +116,7 @@ def test_what_moves_vectors_is_slow_where_an_address_is_not_aligned_to_them(conf
     extents = problem(EACH, sizes)
     vector = getattr(config, "vec_bytes", 16)
     for alignment in (4, 8, 16):
-        reason = algorithm.slow_path_reason(EACH, config, extents, alignment)
+        reason = algorithm.slow_path_reason(EACH, config, extents, alignment, H100)
         assert (reason is None) == (alignment >= vector), reason
         if reason is not None:
             assert reason == f"addresses are multiples of {alignment} bytes, and its vectors have {vector}"
@@ -124,9 +125,10 @@ def test_what_moves_vectors_is_slow_where_an_address_is_not_aligned_to_them(conf
 def test_what_swaps_vectors_in_place_is_slow_where_the_address_is_not_aligned_to_them() -> None:
     algorithm, extents = FAMILY.algorithms["swap_tile"], problem(IN_PLACE, (2, 64), 0)
     for vec_bytes, alignment in ((16, 16), (8, 8), (8, 16), (4, 4)):
-        assert algorithm.slow_path_reason(IN_PLACE, SwapTileConfig(vec_bytes=vec_bytes), extents, alignment) is None
+        config = SwapTileConfig(vec_bytes=vec_bytes)
+        assert algorithm.slow_path_reason(IN_PLACE, config, extents, alignment, H100) is None
     reason = "the address is a multiple of 8 bytes, and its vectors have 16"
-    assert algorithm.slow_path_reason(IN_PLACE, SwapTileConfig(vec_bytes=16), extents, 8) == reason
+    assert algorithm.slow_path_reason(IN_PLACE, SwapTileConfig(vec_bytes=16), extents, 8, H100) == reason
 
 
 @pytest.mark.parametrize(
@@ -141,11 +143,12 @@ def test_tiles_that_lie_outside_but_for_a_quarter_are_slow(config: Config) -> No
     algorithm: Any = next(one for one in FAMILY.algorithms.values() if isinstance(config, one.config))
     tile = algorithm.tiles(TURN, config)
     rows, cols = tile.tile_rows, tile.tile_cols
-    assert algorithm.slow_path_reason(TURN, config, problem(TURN, (100 * rows, cols * 3 // 8)), 16) is None
-    assert algorithm.slow_path_reason(TURN, config, problem(TURN, (rows // 4, cols // 4)), 16) is None  # a single tile
+    assert algorithm.slow_path_reason(TURN, config, problem(TURN, (100 * rows, cols * 3 // 8)), 16, H100) is None
+    single_tile = problem(TURN, (rows // 4, cols // 4))
+    assert algorithm.slow_path_reason(TURN, config, single_tile, 16, H100) is None
     for spec, shape in (
         (TURN, (100 * rows, cols // 4)), (TURN, (rows // 8, 100 * cols)), (EACH, (1000, rows // 4, cols // 2)),
     ):  # fmt: skip
-        reason = algorithm.slow_path_reason(spec, config, problem(spec, shape), 16)
+        reason = algorithm.slow_path_reason(spec, config, problem(spec, shape), 16, H100)
         assert reason is not None
         assert re.fullmatch(r"[78]\d % of its tiles lie outside", reason)

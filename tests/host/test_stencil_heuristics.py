@@ -12,8 +12,9 @@ from gen.arch import Limits, known_architectures
 from gen.dtypes import F16, F32, F64, DType
 from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants
+from gen.families.plans import idle_multiprocessors
 from gen.families.stencil import StencilSpec
-from gen.families.stencil.algorithms.march import LEAST_BLOCKS
+from gen.families.stencil.algorithms.march import MarchConfig
 from gen.families.stencil.algorithms.overlapped import OverlappedConfig
 from gen.families.stencil.algorithms.temporal import TemporalConfig, most_registers, registers
 from gen.families.stencil.shapes import MANY_STEPS, ONE_STEP
@@ -60,10 +61,28 @@ def test_what_marches_through_few_planes_has_a_block_for_every_multiprocessor(ce
     spec = gen.stencil(gen.star(3, 1))
     sizes = dict.fromkeys(("planes", "rows", "cols", "in_pitch", "out_pitch"), cells) | {STEPS: 1}
     made = heuristic_variants(FAMILY, spec, ONE_STEP, H200)
-    first = next(one for one in made if one.algorithm.slow_path_reason(spec, one.config, sizes, 16) is None)
+    first = next(one for one in made if one.algorithm.slow_path_reason(spec, one.config, sizes, 16, H200) is None)
     assert first.algorithm.name == "march"
     launch = first.algorithm.plan(spec, first.config).launches[0]
-    assert launch.grid[0].at({**sizes, "multiprocessors": H200.multiprocessors}) >= LEAST_BLOCKS
+    blocks = launch.grid[0].at({**sizes, "multiprocessors": H200.multiprocessors})
+    assert idle_multiprocessors(blocks, H200) is None
+
+
+@pytest.mark.parametrize(("multiprocessors", "least"), [(1, 1), (31, 31), (32, 31), (108, 105), (132, 128), (148, 144)])
+def test_one_multiprocessor_of_32_may_be_without_a_block(multiprocessors: int, least: int) -> None:
+    device = replace(H100, multiprocessors=multiprocessors)
+    reason = f"{least - 1} blocks leave some of {multiprocessors} multiprocessors without one"
+    assert idle_multiprocessors(least - 1, device) == reason
+    assert idle_multiprocessors(least, device) is None
+
+
+def test_marches_are_slow_on_devices_that_they_do_not_fill() -> None:
+    spec, march = gen.stencil(gen.star(3, 1)), FAMILY.algorithms["march"]
+    sizes = dict.fromkeys(("planes", "rows", "cols", "in_pitch", "out_pitch"), 256) | {STEPS: 1}
+    large = march.slow_path_reason(spec, MarchConfig(), sizes, 16, replace(H100, multiprocessors=10_000))
+    assert large is not None
+    assert large.endswith("some of 10000 multiprocessors without one")
+    assert march.slow_path_reason(spec, MarchConfig(), sizes, 16, H100) is None
 
 
 def test_one_step_streams_unless_the_code_would_be_too_long() -> None:
@@ -189,4 +208,4 @@ def test_untuned_stencils_get_what_is_estimated_to_take_least(
     extents = {**extents_of(FAMILY, spec, shape), STEPS: steps}
     chosen = Chooser(FAMILY, spec, (), "", H100).choose(extents).variant
     assert chosen.name.partition("__")[2].startswith(name)
-    assert chosen.algorithm.slow_path_reason(spec, chosen.config, extents, 16) is None
+    assert chosen.algorithm.slow_path_reason(spec, chosen.config, extents, 16, H100) is None

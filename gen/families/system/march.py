@@ -17,8 +17,7 @@ from gen.dtypes import U32
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.expr import ONE, constant, size
-from gen.families.plans import Tiles, beyond_block, beyond_shared
-from gen.families.stencil.algorithms.march import LEAST_BLOCKS
+from gen.families.plans import Tiles, beyond_block, beyond_shared, idle_multiprocessors
 from gen.families.stencil.shapes import edge_extents
 from gen.families.system.launches import extents_of, shape_numbers, stepping
 from gen.families.system.spec import SystemSpec
@@ -80,16 +79,16 @@ class March(Algorithm[SystemSpec, MarchConfig]):
             return f"{limits.arch} has no asynchronous copies"
         return beyond_shared(_shared_bytes(spec, config), limits)
 
-    def slow_path_reason(self, spec: SystemSpec, config: MarchConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: SystemSpec, config: MarchConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> str | None:
         """Its blocks need planes to march through, rows to fill, and a device so many blocks."""
         deep = reach_of(spec).deep
         if extents["planes"] < deep:
             return f"{extents['planes']} planes are few: blocks bring {deep} for each cell"
         if 2 * extents["cols"] < config.block_x or 2 * extents["rows"] < config.block_y * config.rows:
             return "most of its threads have no cell"
-        if (blocks := _tiles(config).count.at(extents)) < LEAST_BLOCKS:
-            return f"{blocks} blocks leave multiprocessors of a large device without one"
-        return None
+        return idle_multiprocessors(_tiles(config).count.at(extents), limits)
 
     @override
     def edge_cases(self, spec: SystemSpec, config: MarchConfig) -> Iterator[Extents]:

@@ -23,7 +23,7 @@ from gen.dtypes import U32, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
-from gen.families.plans import Tiles, beyond_shared
+from gen.families.plans import Tiles, beyond_shared, idle_multiprocessors
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
     StencilAlgorithm,
@@ -40,7 +40,6 @@ from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
 FUSED_BOUNDARIES = ("constant", "frozen", "wrap")  # whose cells outside need no others of the same step
-LEAST_BLOCKS = 128  # four fewer than an H100 or H200 has multiprocessors: so many were as fast as twice as many
 _LEAST_PLANES, _MANY = 8, 4  # of a block, and how many times as many are many
 _VERY_MANY_PLANES, _PLANES_OF_VERY_MANY = 4096, 64  # of an array, and of a block then: 32 bits count those of a block
 _MOST_COVERED = 1.2  # columns of blocks of several warps across, for each column of a row
@@ -125,14 +124,16 @@ class March(StencilAlgorithm[MarchConfig]):
             return f"{limits.arch} has no asynchronous copies"
         return beyond_shared(_Block.of(spec, config).shared_bytes, limits)
 
-    def slow_path_reason(self, spec: StencilSpec, config: MarchConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: StencilSpec, config: MarchConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> str | None:
         """Its warps need as many cells as those of `stream`, its blocks planes to march through, a device blocks."""
         if (planes := extents["planes"]) < reach_of(spec).deep:
             return f"{planes} planes are few: blocks bring {reach_of(spec).deep} for each cell"
         least = _least_planes(spec, config) * (1 if config.steps == 1 else 2)
         blocks = _Block.of(spec, config).tiles(spec).count.at(extents) * max(planes // least, 1)
-        if blocks < LEAST_BLOCKS:
-            return f"{blocks} blocks leave multiprocessors of a large device without one"
+        if found := idle_multiprocessors(blocks, limits):
+            return found
         wide, cols = _Block.of(spec, config).own_lanes * cells_of_vector(spec), extents["cols"]
         if config.warps_across > 1 and -(-cols // wide) * wide > _MOST_COVERED * cols:
             return f"blocks of {wide} columns leave much of the last ones outside rows of {cols}"

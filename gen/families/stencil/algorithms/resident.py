@@ -65,7 +65,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         return "its code would be too long" if len(spec.taps) > _MOST_TERMS else None
 
     def slow_path_reason(
-        self, spec: StencilSpec, config: ResidentConfig, extents: Extents, alignment: int
+        self, spec: StencilSpec, config: ResidentConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
         """One multiprocessor must be as fast as a launch of all."""
         us = step_clocks(spec, config, extents, Limits.of("sm_90")) / 1700

@@ -100,7 +100,9 @@ class Stream(StencilAlgorithm[StreamConfig]):
             return "its code would be too long"
         return None
 
-    def slow_path_reason(self, spec: StencilSpec, config: StreamConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: StencilSpec, config: StreamConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> str | None:
         """Cells that no whole vector of a warp holds are computed one by one."""
         if _slow_share(spec, config, extents, alignment) > _MOST_SLOW:
             return "many cells lie in no whole vector of a warp, and are computed one by one"

@@ -209,7 +209,7 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         yield copied(spec, threads * vector, (2,), gap=2 * vector)
 
     def slow_path_reason(
-        self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, alignment: int
+        self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
         """Runs must be made of whole vectors."""
         run, vector = extents["rows"] * extents["cols"], 16 // spec.dtype.size
@@ -313,7 +313,7 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
     def demand(
         self, spec: TransposeSpec, config: FlatCopyConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        slow = self.slow_path_reason(spec, config, extents, alignment) is not None
+        slow = self.slow_path_reason(spec, config, extents, alignment, limits) is not None
         blocks = prod(along.at(extents) for along in self.grid(spec, config))
         singly = 16 // spec.dtype.size * (2 * memory(spec.dtype.size) + 40)  # loops in which each load is waited for
         of_vector = singly if slow else 2 * memory(16) + 12

@@ -244,7 +244,7 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
 
     @override
     def slow_path_reason(
-        self, spec: TransposeSpec, config: GroupedTileConfig, extents: Extents, alignment: int
+        self, spec: TransposeSpec, config: GroupedTileConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
         per = self.elements(spec, config)
         if per > 1 and extents["group_grain"] % per:
@@ -267,7 +267,7 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
         share = min(inside * high * wide / max(min(high, rows) * min(wide, cols), 1), 1.0)
         if rows * cols * others * nbytes > _CACHED_BYTES and min(high, wide) * nbytes < _SHORT_BYTES:
             share *= _SHORT_COST
-        by_vectors = self.slow_path_reason(spec, config, extents, alignment) is None
+        by_vectors = self.slow_path_reason(spec, config, extents, alignment, limits) is None
         of_thread = config.unroll * per * (3 * memory(config.vec_bytes) + 3 + (per / 2 if nbytes < 4 else 0))
         if not by_vectors:
             of_thread = config.unroll * per * per * (4 * memory(nbytes) + 36)

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import I64, U32, LoadModifier
-from gen.families.base import Extents, Launch, Plan
+from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, load_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.transpose.algorithms.common import MATRICES, StagedAlgorithm
@@ -74,7 +74,7 @@ class SwapTile(StagedAlgorithm[SwapTileConfig]):
             }
 
     def slow_path_reason(
-        self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, alignment: int
+        self, spec: TransposeSpec, config: SwapTileConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
         """Rows must begin at whole vectors."""
         if alignment < config.vec_bytes:

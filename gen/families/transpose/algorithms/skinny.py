@@ -342,7 +342,7 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
                 yield turned(spec, config.count, length, many, in_gap=gap)
 
     def slow_path_reason(
-        self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, alignment: int
+        self, spec: TransposeSpec, config: InterleaveConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
         """The long rows must begin at whole vectors, and so must matrices."""
         long = "out_pitch" if config.few is Few.COLS else "in_pitch"
@@ -381,7 +381,7 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
         size, per, tiles = spec.dtype.size, 16 // spec.dtype.size, self.tiles(spec, config)
         in_cols = config.few is Few.COLS
         span = max(tiles.tile_rows, tiles.tile_cols)
-        slow = self.slow_path_reason(spec, config, extents, alignment) is not None
+        slow = self.slow_path_reason(spec, config, extents, alignment, limits) is not None
         fast = (4 * memory(16) + 8) / per + (4 if size < 4 else 1)
         return tile_demand(
             spec,
@@ -465,7 +465,7 @@ class Squares(StagedAlgorithm[SquaresConfig]):
             yield turned(spec, high * per, wide * per, many)
 
     def slow_path_reason(
-        self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, alignment: int
+        self, spec: TransposeSpec, config: SquaresConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
         """Matrices must begin at whole vectors."""
         return between_vectors(spec, extents, alignment, pitches=())
@@ -517,7 +517,7 @@ class Squares(StagedAlgorithm[SquaresConfig]):
     ) -> Demand:
         size, per = spec.dtype.size, self.elements(spec)
         together = self.together(spec, config).at(extents)
-        slow = self.slow_path_reason(spec, config, extents, alignment) is not None
+        slow = self.slow_path_reason(spec, config, extents, alignment, limits) is not None
         area = extents["rows"] * extents["cols"]
         busy = min(together * area / per**2 / (config.threads_per_block * config.unroll), 1.0)
         return piece_demand(

@@ -252,7 +252,9 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
             else:
                 yield copied(spec, wide - tiles, (tiles + less,))
 
-    def slow_path_reason(self, spec: MatrixSpec, config: TiledConfig, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: MatrixSpec, config: TiledConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
         return self.tiles(spec, config).mostly_outside(extents)
 

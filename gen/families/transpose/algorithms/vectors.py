@@ -136,7 +136,7 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         return tile_edges(spec, self.tiles(spec, config))
 
     def slow_path_reason(
-        self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int
+        self, spec: TransposeSpec, config: VectorTileConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
         """Vectors must not reach from one row into the next, and of many tiles more than a quarter must lie inside."""
         found = between_vectors(spec, extents, alignment, config.vec_bytes)
@@ -264,7 +264,9 @@ class WindowAlgorithm(StagedAlgorithm[W]):
     def unsupported_extents(self, spec: TransposeSpec, config: W, extents: Extents, limits: Limits) -> str | None:
         return self.tiles(spec, config).unsupported_extents(extents) or self.infeasible(spec, config, limits)
 
-    def slow_path_reason(self, spec: TransposeSpec, config: W, extents: Extents, alignment: int) -> str | None:
+    def slow_path_reason(
+        self, spec: TransposeSpec, config: W, extents: Extents, alignment: int, limits: Limits
+    ) -> str | None:
         """Of many tiles more than a quarter must lie inside."""
         return self.tiles(spec, config).mostly_outside(extents)
 
