@@ -72,15 +72,18 @@ def links(place: Place) -> Iterator[Row]:
                   round(source.bytes / statistics.median(ms) / 1e6, 1), "GB/s a direction")  # fmt: skip
 
 
+QUEUED, STORES = "chosen, every call queued anew", "stores to the other's memory"
+
+
 def pieces_of(place: Place) -> dict[str, Pieces]:
     """Ways in which blocks go to other devices, by name: what is chosen, and what else there is."""
     chosen = Pieces()
-    found = {"chosen": chosen, "stores to the other's memory": replace(chosen, least=1 << 50)}
+    found = dict.fromkeys(("chosen", QUEUED), chosen) | {STORES: replace(chosen, fewest=1 << 50)}
     if place.machine is not None:
-        return found | {"by copy engines": Pieces(4, 2, 1, 1 << 12, 1, 1)}
-    for slots, most in ((3, 16 << 20), (3, 32 << 20), (2, 64 << 20), (3, 128 << 20)):
-        name = f"by copy engines, {slots} slots of up to {most >> 20} MiB"
-        found[name] = replace(chosen, slots=slots, least=1 << 20, most=most)
+        return found | {"by copy engines": Pieces(1 << 9, 2, 2, 1, 1)}
+    for slots, size in ((3, 16 << 20), (2, 32 << 20), (3, 64 << 20)):
+        name = f"copy engines, {slots} x {size >> 20} MiB a rank"
+        found[name] = replace(chosen, slots=slots, size=size, fewest=1)
     return found
 
 
@@ -103,7 +106,7 @@ def transposes(place: Place) -> Iterator[Row]:
             array, out = kernel.scatter(whole), kernel.empty((extent, extent), dtype=whole.dtype)
             for how, pieces in pieces_of(place).items():
                 kernel = gen.load(spec, devices=devices)
-                kernel.pieces = pieces
+                kernel.pieces, kernel.replays = pieces, how != QUEUED
                 ways.append(Way(Row("transpose", case, how, count), partial(kernel, array, out=out), out.gather, 0))
                 sent.append(part * (count - 1) // count)
             if count == 2 and place.timed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from gen.dtypes import DType
-from gen.errors import ArgumentError, GenError, ShapeError
+from gen.errors import ArgumentError, GenError, RunError, ShapeError
 from gen.families.base import Array
 from gen.families.extents import dense_strides
 from gen.families.stencil.split import Box, Cuts, boxes_of, cuts_of, even_cuts, extents_of_box
-from gen.gpu.device import LEGACY_STREAM, Memory, Peer, Rows, Stream
+from gen.gpu.device import LEGACY_STREAM, Graph, Memory, Peer, Rows, Stream
 from gen.runtime.arrays import DeviceArray, Given, Kind, Shape, read, stream_of
 from gen.runtime.processes import Processes, alike
 from gen.runtime.transport import transport_of
@@ -332,6 +332,37 @@ class Scattering:
                 for other, mark in enumerate(marks):
                     if other != number:
                         rank.device.wait_for(rank.main.handle, mark)
+
+    def captured(self, run: Callable[[], object]) -> Graph | None:
+        """The graph of all that `run` queues, whose memory is there already; None if the driver takes none."""
+        first = self.ranks[0]
+
+        def queue(stream: int) -> None:
+            begin = first.device.mark(stream)
+            for rank in self.ranks:
+                with rank.current():
+                    rank.device.wait_for(rank.main.handle, begin)
+            run()
+            for rank in self.ranks:
+                with rank.current():
+                    end = rank.device.mark(rank.main.handle)
+                first.device.wait_for(stream, end)
+
+        with first.current():
+            try:
+                return first.device.capture(queue)
+            except RunError:  # of copies, say, that the driver does not capture
+                return None
+            finally:
+                self.meet()
+
+    def replay(self, graph: Graph) -> None:
+        """Queues a graph behind all that the main streams were given; what they are given later comes behind it."""
+        first = self.ranks[0]
+        self.meet()
+        with first.current():
+            graph.replay(first.main.handle)
+        self.meet()
 
     def copy(self, number: int, other: int, source: Rows, target: Rows, stream: int) -> None:
         """Queues a copy from a rank to another on a stream of the first."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from gen.errors import ArgumentError, RunError, ShapeError
+from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Array, Family, Spec
 from gen.families.extents import dense_strides
 from gen.families.stencil.spec import STEPS, StencilSpec
@@ -39,7 +39,7 @@ from gen.runtime.signature import Signature
 STEPS_OF_PHASES = (32, 16, 8, 4, 2)  # tried for `steps_per_exchange`, the most first
 RIM_PART = 32  # a rank computes at most this part of its own cells once more at its rims: by bench/shards-h200.json
 # What a phase takes beside its steps, and the operations of a device on elements of one byte: those that choose well of
-# what bench/devices-h100.json has measured.
+# what bench/devices-steps-h100.json has measured.
 PHASE_US, OPERATIONS_PER_US = 20.0, 2e7
 MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
 GRAPH_FROM = 4  # phases of a call from which on it is replayed as a graph, if it is repeated
@@ -227,7 +227,7 @@ class ShardedKernel(Scattering):
         with self.queueing():
             graph = None if points else self._graph_of(tuple(inputs), targets, steps, values)
             if graph is not None:
-                self._replay(graph)
+                self.replay(graph)
             traces = self._run(tuple(inputs), targets, steps, values, points) if graph is None else ()
         results = (*targets, *traces)
         return results[0] if len(results) == 1 else results
@@ -274,36 +274,11 @@ class ShardedKernel(Scattering):
         self, layout: Layout, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]
     ) -> Graph | None:  # fmt: skip
         """The graph of a call that was made before, so that its memory is there; None if the driver takes none."""
-        first = self.ranks[0]
-
-        def queue(stream: int) -> None:
-            begin = first.device.mark(stream)
-            for rank in self.ranks:
-                with rank.current():
-                    rank.device.wait_for(rank.main.handle, begin)
-            self._run(inputs, outs, steps, values, {})
-            for rank in self.ranks:
-                with rank.current():
-                    end = rank.device.mark(rank.main.handle)
-                first.device.wait_for(stream, end)
-
         layout.forget()
-        with first.current():
-            try:
-                return first.device.capture(queue)
-            except RunError:  # of copies, say, that the driver does not capture
-                return None
-            finally:
-                layout.forget()
-                self.meet()
-
-    def _replay(self, graph: Graph) -> None:
-        """Queues a graph behind all that the main streams were given; what they are given later comes behind it."""
-        first = self.ranks[0]
-        self.meet()
-        with first.current():
-            graph.replay(first.main.handle)
-        self.meet()
+        try:
+            return self.captured(lambda: self._run(inputs, outs, steps, values, {}))
+        finally:
+            layout.forget()
 
     def _run(
         self, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes], hosts: Mapping[str, Array]

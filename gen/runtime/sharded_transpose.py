@@ -23,14 +23,13 @@ from gen.families.base import Family
 from gen.families.extents import dense_strides
 from gen.families.stencil.split import Box, Cuts, even_cuts, extents_of_box
 from gen.families.transpose import TransposeSpec
-from gen.gpu.device import Mark, Memory, Peer, Rows
+from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
 from gen.runtime.arrays import Shape
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import Block, Held, Scattering, ShardedArray, block_of
 
-MOST_CALLS = 64  # that are remembered
-FEWEST = 4  # pieces: with fewer most of a block is moved while nothing is permuted
+MOST_CALLS, MOST_GRAPHS = 64, 4  # that are remembered
 
 
 @dataclass(frozen=True)
@@ -38,19 +37,18 @@ class Pieces:
     """How a block is cut that copy engines move.
 
     Attributes:
-        count: as many pieces, where their sizes permit.
-        slots: how many of them a rank's ring has room for.
-        least: bytes of a piece; a block of less than FEWEST of them is stored by kernels where the device is reached.
-        most: bytes of a piece, but for one index more along the axis that is cut.
+        size: bytes of a piece for each rank, but for one index more along the axis that is cut: the host queues the
+            pieces of all ranks, each in about 60 us (bench/devices-h100.json).
+        fewest: pieces; a smaller block is stored by kernels where the device can be reached.
+        slots: how many pieces a rank's ring has room for.
         least_row: bytes of rows in the result; shorter ones are stored by kernels too.
         least_copy: bytes of rows that are equally apart, and are moved by one copy; fewer are stored by kernels too.
     """
 
-    count: int = 8
+    size: int = 32 << 20
+    fewest: int = 8
     slots: int = 3
-    least: int = 32 << 20
-    most: int = 64 << 20
-    least_row: int = 16 << 10
+    least_row: int = 1 << 10
     least_copy: int = 1 << 20
 
 
@@ -85,7 +83,8 @@ class ShardedTranspose(Scattering):
     does not wait for the devices.
 
     Attributes:
-        pieces: how blocks are cut that copy engines move; what is set holds for arrays that come after.
+        pieces: how blocks are cut that copy engines move.
+        replays: whether a call is replayed as a graph when it is made again with the same arrays.
     """
 
     def __init__(
@@ -113,6 +112,8 @@ class ShardedTranspose(Scattering):
         self._spec, self._kernels = spec, kernels
         self.pieces = Pieces()
         self._calls: dict[tuple[tuple[Held, ...], tuple[Held, ...], Pieces], tuple[Move, ...]] = {}
+        self.replays = True
+        self._graphs: dict[tuple[tuple[Held, ...], tuple[Held, ...], Pieces], Graph | None] = {}
         self._memory: dict[tuple[int, int], Memory] = {}  # by rank, and by slot of its ring or ~other for a whole block
 
     def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None) -> ShardedArray:
@@ -162,11 +163,22 @@ class ShardedTranspose(Scattering):
 
     def _turn(self, array: ShardedArray, out: ShardedArray) -> None:
         key = array.held, out.held, self.pieces
-        if key not in self._calls:
+        repeated = key in self._calls
+        if not repeated:
             if len(self._calls) >= MOST_CALLS:
-                self._calls.clear()
+                self._forget_calls()
             self._calls[key] = self._moves(array, out)
         moves = self._calls[key]
+        alone = len(self.ranks) == 1 or self._transport is not None or bool(self._apart)
+        if repeated and self.replays and not alone and key not in self._graphs and len(self._graphs) < MOST_GRAPHS:
+            self._graphs[key] = self.captured(lambda: self._queue(moves))
+        graph = self._graphs.get(key) if self.replays else None
+        if graph is None:
+            self._queue(moves)
+        else:
+            self.replay(graph)
+
+    def _queue(self, moves: Sequence[Move]) -> None:
         self.meet()
         copied: dict[tuple[int, int], Mark] = {}  # by rank and turn
         with self.together():
@@ -239,11 +251,11 @@ class ShardedTranspose(Scattering):
         reached = self.reaches(rank, target)
         run = next(place.rows(place, out.dtype.itemsize))
         short = run.row_bytes < pieces.least_row or run.bytes < pieces.least_copy
-        stored = reached and (short or size < FEWEST * pieces.least)
+        parts = -(-size // (pieces.size * len(self.ranks)))
+        stored = reached and (short or parts < pieces.fewest)
         if stored or not (rank.here and target.here):
             yield tuple(whole), False
             return
-        parts = -(-size // min(max(-(-size // pieces.count), pieces.least), pieces.most))
         extents = {axis: whole[axis][1] - whole[axis][0] for axis in axes}  # in the order of the result
         along = next((axis for axis in axes if extents[axis] >= parts), max(axes, key=extents.__getitem__))
         begin, end = whole[along]
@@ -288,11 +300,18 @@ class ShardedTranspose(Scattering):
         known = self._memory.get((number, place))
         if known is None or known.size < size:
             if known is not None:
-                self._calls.clear()
+                self._forget_calls()
             known = self._memory[number, place] = self.ranks[number].allocate(size)
         return known.address
 
     @override
     def forget(self) -> None:
-        self._calls.clear()
+        self._forget_calls()
         self._memory.clear()
+
+    def _forget_calls(self) -> None:
+        for graph in self._graphs.values():
+            if graph is not None:
+                graph.close()
+        self._graphs.clear()
+        self._calls.clear()

@@ -29,7 +29,7 @@ from tests import process
 from tests.sharding import computed_on, drawn, right, same
 
 HEAT = Stencil.catalogue[0]
-SMALL = Pieces(count=8, slots=2, least=1 << 10, most=1 << 16, least_row=1, least_copy=1)  # that copy engines move
+SMALL = Pieces(size=1 << 13, fewest=1, slots=2, least_row=1, least_copy=1)  # that copy engines move
 
 
 def gpus() -> list[int]:
@@ -145,7 +145,7 @@ def test_all_gpus_of_the_machine_transpose() -> None:
     turn = gen.load(gen.permutation((1, 0), "float32"), devices=devices)
     for pieces in (Pieces(), SMALL):
         turn.pieces = pieces
-        array, out = turn.scatter(cells), turn.empty(cells.T.shape)
+        array, out = turn.scatter(cells), turn.empty(cells.T.shape, dtype="float32")
         for _ in range(5):  # a call takes the ring from the one before
             turn(array, out=out)
         assert np.array_equal(out.gather(), cells.T)
