@@ -87,12 +87,13 @@ def export(
             step("traced")
     last = archs[-1] if ptx else None
     codes = _compiled(compiler, programs, last)
+    kernels = len({name for name, _, _ in codes})  # for each architecture, and as PTX, the same
     files = made.files_of(library, programs, lambda variant, arch, ptx: codes[variant.name, arch, ptx], last)
     made.write(folder, files)
     size = len(files[f"src/{library}.code"]) / 2**20
     if json:
         output.data({
-            "folder": str(folder), "library": library, "architectures": archs, "kernels": len(codes),
+            "folder": str(folder), "library": library, "architectures": archs, "kernels": kernels,
             "functions": [
                 {"name": one.name, "axes": [rank.axes for rank in one.ranks], "contiguous": list(one.dense)}
                 for one in programs
@@ -100,7 +101,7 @@ def export(
         })  # fmt: skip
         return
     output.text(
-        f"{folder}: {_counted(len(programs), 'function')}, {_counted(len(codes), 'kernel')}, "
+        f"{folder}: {_counted(len(programs), 'function')}, {_counted(kernels, 'kernel')}, "
         f"{size:.1f} MiB of code for {', '.join(archs)}"
     )
     for program in programs:

@@ -64,7 +64,7 @@ class Target:
 
     def chooser(self, family: Family[Any], spec: Spec, winners: Iterable[Winner]) -> Chooser:
         """What `gen.load` asks on such a device."""
-        return Chooser(family, spec, winners, self.device, self.limits)
+        return Chooser(family, spec, winners, self.device, self.limits, asked_by_calls=False)
 
 
 def targets_of(archs: Sequence[str], winners: Iterable[Winner]) -> tuple[Target, ...]:

@@ -117,7 +117,7 @@ class Chooser:
 
     def __init__(
         self, family: Family[Any], spec: Spec, winners: Iterable[Winner], device: str, limits: Limits, driver: str = "",
-        text_of: Callable[[Variant], str] = render,
+        text_of: Callable[[Variant], str] = render, *, asked_by_calls: bool = True,
     ) -> None:  # fmt: skip
         """Keeps the winners that count.
 
@@ -129,6 +129,7 @@ class Chooser:
             limits: what it allows.
             driver: its driver's version; empty where nobody asked.
             text_of: gives the text of a winner, which may be kept somewhere.
+            asked_by_calls: whether problems are those of a user, who is told where a winner does not take them.
         """
         self.family = family
         self.spec = spec
@@ -136,6 +137,7 @@ class Chooser:
         self.device = device
         self._limits = limits
         self._driver, self._text_of = driver, text_of
+        self._asked_by_calls = asked_by_calls
         self._all: tuple[Winner, ...] = ()
         self._winners: dict[str, list[Winner]] = {}
         self._choices: dict[tuple[str, Region], Choice] = {}
@@ -177,7 +179,9 @@ class Chooser:
 
     def of(self, spec: Spec) -> Chooser:
         """The same for another spec of the family."""
-        return Chooser(self.family, spec, self._all, self.device, self._limits, self._driver, self._text_of)
+        return Chooser(self.family, spec, self._all, self.device, self._limits, self._driver, self._text_of,
+            asked_by_calls=self._asked_by_calls,
+        )  # fmt: skip
 
     def choose(self, extents: Extents, alignment: int = WIDEST) -> Choice:
         """The tuned variant of a problem, else what is often fast, or base; a winner that cannot be used is reported.
@@ -260,7 +264,7 @@ class Chooser:
         if base_reason is not None:
             next_step = "Call it for parts of the array"
             raise ConfigError(base.name, f"cannot take these sizes: {base_reason}", next_step=next_step)
-        if choice.tuned:
+        if choice.tuned and self._asked_by_calls:
             log.warning("%s cannot take these sizes: %s. Base is used: %s", choice.variant.name, reason, base.name)
         return Choice(base, f"base, because {choice.variant.name} cannot take these sizes: {reason}", False)
 
@@ -305,7 +309,7 @@ class Chooser:
         if winner is None:
             return Choice(made, f"{called}, {self._untuned(shape_class)}", False)
         reason = f"is slow at these sizes: {slow}" if slow else f"cannot take these sizes: {unsupported}"
-        if choice.tuned:
+        if choice.tuned and self._asked_by_calls:
             level = logging.INFO if slow else logging.WARNING
             log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
         return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
@@ -337,8 +341,9 @@ class Chooser:
         reason = f"is slow at these sizes: {slow}" if slow else f"cannot take these sizes: {unsupported}"
         if own is not None:
             reason = f"would take {own:.3g} us by estimate, and {made.name} {least:.3g} us"
-        level = logging.INFO if supported else logging.WARNING
-        log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
+        if self._asked_by_calls:
+            level = logging.INFO if supported else logging.WARNING
+            log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
         return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
 
     def _estimated_us(self, made: Variant, extents: Extents, alignment: int) -> float | None:

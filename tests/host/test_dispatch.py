@@ -72,6 +72,19 @@ def test_a_winner_for_even_runs_serves_others_undivided_without_a_warning(caplog
     assert not caplog.records
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_only_who_asked_is_warned_that_a_winner_takes_other_sizes(
+    caplog: pytest.LogCaptureFixture, asked: bool
+) -> None:
+    spec, transpose = gen.permutation((1, 0), "f4"), find_family(FAMILIES, "transpose")
+    few = extents_of(transpose, spec, (1 << 20, 3))
+    name = "transpose_10_b32__interleave_cols_n16_tpb64_stel"
+    won = Winner("Some GPU", "transpose_10_b32", transpose.shape_class(spec, few), name, {})
+    taken = Chooser(transpose, spec, (won,), "Some GPU", H100, asked_by_calls=asked).choose(few)
+    assert "__interleave_cols_n3_" in taken.variant.name
+    assert ("cannot take these sizes" in caplog.text) == asked
+
+
 @pytest.mark.parametrize("shape", [(0, 12303), (0, 5), (0, 2**20), (0, 0)])
 def test_rows_of_which_there_are_none_get_a_variant(shape: tuple[int, int]) -> None:
     reduction, spec = find_family(FAMILIES, "reduction"), gen.reduction("sum", axis=1)

@@ -149,7 +149,7 @@ def test_a_winner_stays_until_another_is_estimated_to_take_much_less() -> None:
 
 def test_the_winner_of_another_spec_gives_way_sooner_than_an_own_one() -> None:
     spec = find_variant(FAMILIES, "transpose_1230_b32__gather_tpb256_u4", {}).spec
-    sizes = dict(extents_of(TRANSPOSES, spec, (146, 1, 129_288, 2)))
+    sizes = dict(extents_of(TRANSPOSES, spec, (200, 1, 129_288, 2)))
     words, narrow = TRANSPOSES.shape_class(spec, sizes), "window_tile_t64_c64_w16_a32_ocol_stel"
 
     def chosen(name: str) -> str:
