@@ -14,7 +14,6 @@ import typer
 
 from gen.cli import output
 from gen.cli.common import Command, Json, OptionError, families_of, folder_of
-from gen.emit.folder import write_whole
 
 # The class and the name that `gen --family` and `gen prove` take, once `mine` is replaced; by the built-in family.
 _ALGORITHMS = {
@@ -91,6 +90,8 @@ def _check(name: str, folder: Path, taken: Container[str], what: str) -> None:
 
 def _write(skeleton: str, name: str, folder: Path, class_name: str, proven: str, *, json: bool) -> None:
     """Writes a skeleton under another name, and says what to do next."""
+    from gen.emit.folder import write_whole
+
     source = files("gen.cli") / "skeletons"
     templates = "mine" if skeleton == "family" else skeleton
     named = {f"{name}.py": (source / f"{skeleton}.py").read_text(encoding="utf-8")}
