@@ -198,10 +198,11 @@ class Algorithm(ABC, Generic[S, C]):
 
         By default: where a launch forms clusters and the device has none, or takes too much shared memory at all sizes.
         """
-        for launch in plan_of(self, spec, config).launches:
-            if launch.cluster != (1, 1, 1) and not limits.has_clusters:
-                return "blocks form clusters from sm_90 on"
-            if found := beyond_shared(launch.shared_bytes.fixed() or 0, limits):
+        plan = plan_of(self, spec, config)
+        if not limits.has_clusters and any(launch.cluster != (1, 1, 1) for launch in plan.launches):
+            return "blocks form clusters from sm_90 on"
+        for shared_bytes in plan.shared_bytes:
+            if found := beyond_shared(shared_bytes.fixed() or 0, limits):
                 return found
         return None
 
@@ -211,12 +212,12 @@ class Algorithm(ABC, Generic[S, C]):
         By default: where a launch has more blocks than a grid, or takes more shared memory than a block has.
         """
         sizes = {**extents, **limits.sizes()}
-        # Launches that differ in nothing but their arrays often have one and the same grid.
-        for grid in {id(launch.grid): launch.grid for launch in plan_of(self, spec, config).launches}.values():
-            if found := beyond_grid(*(blocks.at(sizes) for blocks in grid)):
+        plan = plan_of(self, spec, config)
+        for grid in plan.grids:
+            if found := beyond_grid(*[blocks.at(sizes) for blocks in grid]):
                 return found
-        for launch in plan_of(self, spec, config).launches:
-            if found := beyond_shared(launch.shared_bytes.at(sizes), limits):
+        for shared_bytes in plan.shared_bytes:
+            if found := beyond_shared(shared_bytes.at(sizes), limits):
                 return found
         return None
 

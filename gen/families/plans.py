@@ -76,6 +76,16 @@ class Plan:
     scratch: tuple[Scratch, ...] = ()
     constants: tuple[tuple[str, bytes], ...] = ()
 
+    @cached_property
+    def grids(self) -> tuple[tuple[Expr, ...], ...]:
+        """The grids of its launches, each once: launches that differ in their arrays have one and the same."""
+        return tuple(dict.fromkeys(launch.grid for launch in self.launches))
+
+    @cached_property
+    def shared_bytes(self) -> tuple[Expr, ...]:
+        """The shared memory of its launches, likewise."""
+        return tuple(dict.fromkeys(launch.shared_bytes for launch in self.launches))
+
     def turns(self) -> Iterator[tuple[Launch, ...]]:
         """The launches that are repeated together: each with those that follow it."""
         starts = [place for place, launch in enumerate(self.launches) if not launch.follows]
