@@ -18,7 +18,7 @@ FOLDS = 4  # parts of the problems, each of which is left out once
 
 @pytest.fixture(scope="module")
 def problems() -> list[Replayed]:
-    return replayed(json.loads(RECORDED.read_text(encoding="utf-8"))["rows"])
+    return replayed(json.loads(RECORDED.read_text(encoding="utf-8")))
 
 
 def holds(regrets: list[float]) -> bool:

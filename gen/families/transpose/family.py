@@ -62,7 +62,7 @@ class Transpose(DenseFamily[MatrixSpec]):
 
     name = "transpose"
     summary = "the axes of an array in another order"
-    most_candidates = 16
+    most_candidates = 20
     algorithms: Mapping[str, Algorithm[Any, Any]] = {a.name: a for a in _ALGORITHMS}
     named = tuple(literature.literature())
     catalogue: tuple[MatrixSpec, ...] = (TransposeSpec(),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.config import Config
@@ -24,6 +25,7 @@ from gen.families.transpose.spec import TransposeSpec
 _LAST = LoadModifier.EVICT_LAST
 _STAYS = StoreModifier.EVICT_LAST
 _COUNTS = (3, 8, 16, 4, 2)  # of few rows or columns
+_BEFORE_OTHERS = 4  # of a class, which dispatch weighs however many take any sizes
 _MANY_AXES = 4  # numbers of axes, of which not all have a candidate
 
 
@@ -110,9 +112,6 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
     yield base(spec, shape_class)
     if not moves:
         return
-    yield from _anywhere(spec)
-    if shape_class in (ShapeClass.FEW_ROWS, ShapeClass.FEW_COLS):
-        yield from _not_so_few()
     found = {
         ShapeClass.COPY: _copies,
         ShapeClass.RUNS: _runs,
@@ -124,8 +123,12 @@ def heuristic_configs(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[
         ShapeClass.ODD: _odd,
         ShapeClass.ODD_LITTLE: _odd_little,
     }.get(shape_class)
-    if found is not None:
-        yield from found()
+    of_class = iter(()) if found is None else found()
+    yield from islice(of_class, _BEFORE_OTHERS)
+    yield from _anywhere(spec)
+    if shape_class in (ShapeClass.FEW_ROWS, ShapeClass.FEW_COLS):
+        yield from _not_so_few()
+    yield from of_class
 
 
 def _made_for(spec: TransposeSpec, shape_class: ShapeClass) -> Iterator[tuple[str, Config]]:
@@ -151,6 +154,8 @@ def _anywhere(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
     wide = 16 if spec.dtype.size >= 4 else 8
     for vec_bytes, unroll in ((wide, 1), (wide, 2), (wide // 2, 2)):
         yield "gather", GatherConfig(unroll=unroll, vec_bytes=vec_bytes)
+    if spec.dtype.size == 2:
+        yield "gather", GatherConfig(threads_per_block=128, unroll=2, vec_bytes=16)
     yield "gather", GatherConfig(unroll=4)
     yield from _boxes(spec)
 
@@ -238,8 +243,8 @@ def _few_rows() -> Iterator[tuple[str, Config]]:
 
 
 def _few_cols() -> Iterator[tuple[str, Config]]:
-    yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=8)
-    yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=4)
+    for unroll in (8, 4):
+        yield "naive", NaiveConfig(order=Lanes.COL, block_x=32, block_y=4, unroll=unroll)
     yield from _interleaved(Few.COLS)
     for order in (Order.COL, Order.ROW):
         for load in (_LAST, LoadModifier.LDG):
