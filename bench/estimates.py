@@ -1,8 +1,9 @@
 """How well estimates choose among variants: `python -m bench.estimates [--measure] [--family NAME] --json FILE`.
 
-With `--measure`, on a GPU: every variant that dispatch would weigh is timed from cold caches on random cases and on
-those of an earlier run of `bench.potholes`. Without: what the first choice by estimate takes over the fastest
-variant of each recorded problem, and what it takes where the constants are fitted to all problems but that one.
+With `--measure`, on a GPU: every variant that dispatch would weigh, and `--others` of those that it would not, are
+timed from cold caches on random cases and on those of an earlier run of `bench.potholes`. Without: what the first
+choice by estimate takes over the fastest variant of each recorded problem, and what it takes where the constants are
+fitted to all problems but that one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import log, prod
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from bench.program import ended, need_gpu, write_results
@@ -27,7 +29,7 @@ from gen.errors import CompileError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.estimates import COSTS, Costs, Demand, estimated_us
-from gen.families.names import find_family, find_variant, heuristic_variants, variant
+from gen.families.names import find_family, find_variant, heuristic_variants, search_space, variant
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 
@@ -65,11 +67,12 @@ class Timed:
         )
 
 
-def problems(family: str, seed: int, count: int, potholes: Path | None) -> Iterator[Timed]:
-    """Cases of an earlier run of `bench.potholes`, or of this program, and random ones."""
+def problems(family: str, seed: int, count: int, potholes: Path | None, below: float | None) -> Iterator[Timed]:
+    """Cases of an earlier run of `bench.potholes`, or of this program, and random ones; of the first a lower ratio."""
     if potholes is not None:
         for row in json.loads(potholes.read_text(encoding="utf-8"))["rows"]:
-            if {**row["problem"], **row}.get("family", "reduction") == family:
+            of_family = {**row["problem"], **row}.get("family", "reduction") == family
+            if of_family and (below is None or (row.get("ratio") or below) < below):
                 yield Timed(row["case"], {"family": family, **row["problem"]})
     for case in random_cases(seed, 3 * count):
         if case.family.name == family:
@@ -96,14 +99,34 @@ def weighed(case: RandomCase, limits: Limits) -> list[Variant]:
     return [made for made in able if getattr(made.config, "axes", 0) in (0, min(few - {0}, default=0))]
 
 
-def measure(instruments: Instruments, wanted: Sequence[Timed], farm: CompileFarm, deadline: float) -> Iterator[Timed]:
-    """Times what is weighed for each problem, in order, until the time is over."""
+def others(case: RandomCase, limits: Limits, count: int) -> list[Variant]:
+    """So many of each algorithm that dispatch would not compare: whether one of them is faster."""
+    random = Random(case.name)
+    found = []
+    for algorithm in case.family.algorithms.values() if count else ():
+        space = [
+            config
+            for config in search_space(algorithm, case.spec, limits)
+            if algorithm.unsupported_extents(case.spec, config, case.extents, limits) is None
+        ]
+        chosen = random.sample(space, min(count, len(space)))
+        found += [variant(case.family, case.spec, algorithm, config) for config in chosen]
+    return found
+
+
+def measure(
+    instruments: Instruments, wanted: Sequence[Timed], farm: CompileFarm, deadline: float, count_of_others: int
+) -> Iterator[Timed]:
+    """Times what is weighed for each problem, and others, in order, until the time is over."""
     from gen.gpu.kernel import CudaKernel
 
     device, clock, service = instruments.device, instruments.clock, instruments.service
     cases = [one.again() for one in wanted]
     bytes_of = [_span(case) for case in cases]
-    several = [weighed(case, device.limits) for case in cases]
+    several = [
+        list(dict.fromkeys((*weighed(case, device.limits), *others(case, device.limits, count_of_others))))
+        for case in cases
+    ]
     arch = device.limits.arch
     futures = [[farm.submit(made.name, render(made), arch) for made in made_of_case] for made_of_case in several]
     memory = device.allocate(max(bytes_of) + SPARE_BYTES)
@@ -234,6 +257,8 @@ def main() -> int:
     parser.add_argument(
         "--potholes", type=Path, help="a file of bench.potholes, or of this program, whose cases come first"
     )
+    parser.add_argument("--below", type=float, help="of these only those of a lower ratio")
+    parser.add_argument("--others", type=int, default=0, help="of each algorithm, that dispatch would not weigh")
     parser.add_argument("--fit", action="store_true", help="fit the constants, leaving one problem out each time")
     options = parser.parse_args()
     return _measure(options) if options.measure else _replay(options)
@@ -246,13 +271,13 @@ def _measure(options: argparse.Namespace) -> int:
 
     wanted = [
         one
-        for one in problems(options.family, options.seed, options.count, options.potholes)
+        for one in problems(options.family, options.seed, options.count, options.potholes, options.below)
         if len(one.problem["shape"]) <= options.most_axes and _span(one.again()) <= MOST_BYTES
     ]
     rows: list[Timed] = []
     with CompileFarm(Nvrtc(None)) as farm, alone(0, None, "bench/estimates.py"):
         instruments = Instruments.open(0, Nvrtc(None))
-        for one in measure(instruments, wanted, farm, deadline):
+        for one in measure(instruments, wanted, farm, deadline, options.others):
             rows.append(one)
             best = "  ".join(f"{tag} {us:.2f}" for tag, us in list(one.us.items())[:4])
             print(f"{one.case}: {best}", flush=True)

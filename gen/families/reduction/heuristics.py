@@ -142,9 +142,8 @@ def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
     single = max(size, 4)
     if one is ShapeClass.TINY_ROWS:
         return (
-            _rows(256, 2, 4, single, at_once=2), _rows(512, 1, 4, single, at_once=2),
+            _rows(256, 1, 8, single), _rows(256, 2, 4, single, at_once=2), _rows(512, 1, 4, single, at_once=2),
             _rows(512, 1, 2, 16, at_once=2, load=CS), _rows(128, 4, 4, single, at_once=2, load=CS),
-            _rows(256, 1, 8, single),
         )  # fmt: skip
     if one is ShapeClass.SHORT_ROWS:
         return (

@@ -26,6 +26,8 @@ FEW_STRIPS = 4
 """Strips of a matrix up to which the one with columns that fill no vector is what all wait for."""
 CODE_OF_LOAD = 3
 """Instructions of ways that are not taken, of which some are fetched all the same, for each element loaded at once."""
+MERGE_INSTRUCTIONS = 20
+"""To merge one element with moments, its quotient among them."""
 QUOTIENT_ROUNDS = 0.1
 """The quotient and what depends on it, of one element's moments, over the latency of a load."""
 
@@ -97,7 +99,7 @@ def demand_of(
         moved_bytes=moved,
         blocks=max(blocks, 1),
         threads_per_block=threads_per_block,
-        bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes,
+        bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes * moved_share,
         rounds=max(ceil(vectors / at_once), 1) + more_rounds,
         instructions=OVERHEAD_INSTRUCTIONS + more_instructions + issuing * vectors * (6 + walk + items * of_item),
         registers=registers,
@@ -145,6 +147,9 @@ def columns_demand(
     # So are columns that fill no vector, for which a strip waits; the moments of single elements cost a quotient each.
     by_elements = items > 1 and (not aligned or (columns % items != 0 and strips <= FEW_STRIPS))
     quotients = QUOTIENT_ROUNDS * rows * items * by_elements * bool(state_of(spec).moments)
+    # Rows of the last tile that do not fill it are merged one by one.
+    left = extents["n"] % (rows_y * unroll) / (rows_y * splits)
+    merged = MERGE_INSTRUCTIONS * items * left * bool(state_of(spec).moments)
     lanes = min(columns_x, WARP)  # of a warp along a row: idle ones wait for the others
     issuing = min(-(-columns // (items * lanes)) * lanes / (strips * columns_x), 1.0)
     return demand_of(
@@ -153,7 +158,7 @@ def columns_demand(
         vectors=max(rows, 1.0),
         at_once=unroll / (items if by_elements else 1), vec_bytes=vec_bytes, walk=walk + 6 * items * by_elements,
         more_rounds=quotients,
-        more_instructions=before + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
+        more_instructions=before + merged + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
         combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
         registers=registers, shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
     )  # fmt: skip

@@ -59,6 +59,12 @@ class RowsConfig(Config):
         return f"{loads} loads in flight do not stay in registers: at most 8 do" if loads > 8 else None
 
 
+LINE_BYTES, SHORT_RUN_SHARE = (
+    128,
+    1.12,
+)  # of what memory moves in the same time where each request takes all of its lines
+
+
 class Rows(ReductionAlgorithm[RowsConfig]):
     """Groups of threads, each with a row."""
 
@@ -125,15 +131,21 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         vectors = max(-(-extents["n"] // items), 1)
         steps = gcd(extents["n"] * size, extents.get("outer_pitch", 0) * size, alignment, WIDEST)
         ends = steps % config.vec_bytes != 0
+        # Before the first vector and after the last, one after another by each thread.
+        alone = min(extents["n"], 2 * -(-(items - 1) // config.group)) * ends
         groups = -(-extents.get("outer", 1) // config.rows_at_once)
+        # Lines of which a request takes a part, of rows that go on for several of them.
+        short = (
+            config.vec_bytes == WIDEST and config.group * WIDEST < LINE_BYTES and extents["n"] * size > 2 * LINE_BYTES
+        )
         return demand_of(
             spec, extents, blocks=-(-groups * config.group // config.threads_per_block),
             threads_per_block=config.threads_per_block, busy=min(vectors / config.group, 1.0),
             vectors=max(vectors / config.group, 1.0) * config.rows_at_once,
             at_once=min(config.unroll, -(-vectors // config.group)) * config.rows_at_once, vec_bytes=config.vec_bytes,
             more_rounds=1.5 * ends,
-            more_instructions=(12 * config.group.bit_length() + 40 * ends) * config.rows_at_once,
-            reduces=config.group > WARP,
+            more_instructions=(12 * config.group.bit_length() + 20 * ends + 10 * alone) * config.rows_at_once,
+            reduces=config.group > WARP, moved_share=SHORT_RUN_SHARE if short else 1.0,
         )  # fmt: skip
 
     @override

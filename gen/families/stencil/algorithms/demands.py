@@ -7,14 +7,21 @@ times on an H200 (bench/potholes-h200.json).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from math import prod
 
 from gen.arch import Limits
 from gen.families.base import Extents
 from gen.families.estimates import COLD_SECONDS, COSTS, Demand
-from gen.families.stencil.algorithms.common import VECTOR_BYTES, Sides, mirrored_reach_of, neighbours_of_rows, reach_of
+from gen.families.stencil.algorithms.common import (
+    VECTOR_BYTES,
+    Sides,
+    mirrored_reach_of,
+    neighbours_of_rows,
+    reach_of,
+    rim_of,
+)
 from gen.families.stencil.spec import STEPS, StencilSpec
 
 SHUFFLE, LOAD = 2.5, 2.5  # of 32 lanes in a clock: in instructions of which a multiprocessor issues as many in it
@@ -82,6 +89,15 @@ def rounds_of(seconds: float) -> float:
 def edge_share(extent: int, tile: int) -> float:
     """The share of tiles along an axis that lie at one of its ends."""
     return min(2 / max(-(-extent // tile), 1), 1.0)
+
+
+def computed_share(spec: StencilSpec, extents: Extents) -> float:
+    """The share of rows and planes of which a cell is computed: frozen ones are copied."""
+    share = 1.0
+    for axis, before, after in zip(spec.axes, *astuple(rim_of(spec)), strict=True):
+        inner = max(extents[axis] - before - after, 0)
+        share *= min(inner, 1) if axis == "cols" else inner / max(extents[axis], 1)
+    return share
 
 
 def steps_of_launch(extents: Extents, fused: int) -> float:

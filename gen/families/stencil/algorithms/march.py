@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import gcd
 
 from typing_extensions import override
 
@@ -137,6 +138,11 @@ class March(StencilAlgorithm[MarchConfig]):
         wide, cols = _Block.of(spec, config).own_lanes * cells_of_vector(spec), extents["cols"]
         if config.warps_across > 1 and -(-cols // wide) * wide > _MOST_COVERED * cols:
             return f"blocks of {wide} columns leave much of the last ones outside rows of {cols}"
+        if (
+            gcd(alignment, VECTOR_BYTES, *(extents[name] * spec.dtype.size for name in ("in_pitch", "out_pitch")))
+            < VECTOR_BYTES
+        ):
+            return f"its vectors of {VECTOR_BYTES} bytes need rows that begin at multiples of them"
         return too_small_for_warps(spec, extents)
 
     @override

@@ -27,13 +27,13 @@ from gen.families.stencil.algorithms.common import (
     numbers,
     reach_of,
 )
-from gen.families.stencil.algorithms.demands import work_of
+from gen.families.stencil.algorithms.demands import computed_share, work_of
 from gen.families.stencil.shapes import extents_of
 from gen.families.stencil.spec import STEPS, StencilSpec
 
 _MOST_TERMS = 400  # of a cell, all written out: more take NVRTC long to compile
 _SOURCE_BYTES = 2  # of a place: where the cell lies that it is computed from
-_BARRIER_CLOCKS, _PLACE_CLOCKS, _TERM_CLOCKS = 50.0, 50.0, 4.5  # of a step; of a place of a thread; of its terms
+_BARRIER_CLOCKS, _PLACE_CLOCKS, _TERM_CLOCKS = 300.0, 70.0, 4.5  # of a step; of a place of a thread; of its terms
 _OTHER_LOADS = 3.0  # of a place, beside those of its terms
 _STEP_US = 2.2  # that a launch of a step takes at least
 _FEW_STEPS = 4
@@ -118,8 +118,9 @@ class Resident(StencilAlgorithm[ResidentConfig]):
 def step_clocks(spec: StencilSpec, config: ResidentConfig, extents: Extents, limits: Limits) -> float:
     """About what a step takes: what shared memory delivers in a clock is a word to each lane of a warp."""
     work, places = work_of(spec, limits), _places(spec, extents)
-    loaded = places * (work.terms * work.words + _OTHER_LOADS) / WARP
-    own = -(-places // config.threads_per_block) * (_PLACE_CLOCKS + _TERM_CLOCKS * work.terms)
+    computed = computed_share(spec, extents)  # the others are looked up, and stay
+    loaded = places * (computed * work.terms * work.words + _OTHER_LOADS) / WARP
+    own = -(-places // config.threads_per_block) * (_PLACE_CLOCKS + _TERM_CLOCKS * work.terms * computed)
     return max(loaded, own) + _BARRIER_CLOCKS
 
 

@@ -33,6 +33,7 @@ from gen.families.stencil.algorithms.common import (
 from gen.families.stencil.algorithms.demands import (
     LOAD,
     ONE_WARP_CLOCKS,
+    computed_share,
     demand_of_steps,
     edge_share,
     loads_of_rows,
@@ -198,12 +199,16 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         tiles = _tiles(spec, config)
         # Where a row has several blocks, sectors at their ends belong to two of them.
         segment = config.block_x * spec.dtype.size
-        instructions = _OTHER_INSTRUCTIONS + each + (loads + config.unroll) * LOAD * lines + folded
+        computed = computed_share(spec, extents)
+        own = each + (loads + config.unroll) * LOAD * lines + folded
+        copied = _OTHER_INSTRUCTIONS + 2 * config.unroll * LOAD * (1 - computed)
+        written = each + loads + folded if computed > 0 else 0.0
+        longest = copied + (own if computed > 0 else 0.0)  # of the warps that all others wait for
         return demand_of_steps(
             spec, extents, limits, blocks=tiles.count.at(extents), threads_per_block=config.block_x * config.block_y,
             bytes_in_flight=spec.dtype.size * config.unroll,
-            rounds=1 + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz), instructions=instructions,
-            written=_OTHER_INSTRUCTIONS + each + loads + folded, registers=40,
+            rounds=1 + rounds_of(ONE_WARP_CLOCKS * longest / limits.clock_hz), instructions=copied + own * computed,
+            written=written + _OTHER_INSTRUCTIONS, registers=40,
             moved_share=1 + SECTOR_BYTES / 2 / segment if extents["cols"] > config.block_x else 1.0,
         )  # fmt: skip
 
