@@ -350,6 +350,10 @@ MUTANTS = (
         "static_cast<long long>(blockIdx.x) * kWarps + warp", "warp", (RACE, WRONG),
     ),
     Mutant("resident: every step reads the first", ON_RESIDENT, RESIDENT, "now = next;", "", (WRONG, RACE)),
+    Mutant(
+        "pipelined: rows of the output lie as those of the input", ON_PIPELINED, PIPELINED,
+        "(first - steps * kDown) * out_pitch", "(first - steps * kDown) * in_pitch", (RACE, OUTSIDE_WRITE, WRONG),
+    ),
     # persistent: within a block
     Mutant("persistent: no barrier in a step", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="step"),
     Mutant("persistent: edges take no turns", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="edges in turns"),

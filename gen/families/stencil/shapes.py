@@ -24,11 +24,15 @@ _FAR_SHAPES = {2: (68, 256), 3: (3, 15, 136)}  # a few tiles of most algorithms
 _FAR_STEPS = 5
 
 
-def extents_of(spec: StencilSpec, shape: Sequence[int], steps: int, *, gap: int = 0) -> Extents:
-    """Arrays of this shape whose rows begin `gap` elements after the row before has ended."""
+def extents_of(spec: StencilSpec, shape: Sequence[int], steps: int, *, gap: int = 0, out_gap: int = 0) -> Extents:
+    """Arrays of this shape whose rows begin `gap` elements after the row before has ended, in the output more.
+
+    A single row has none after it, so that of planes of one row the output's are as far apart as the input's.
+    """
     sizes = dict(zip(spec.axes, shape, strict=True))
     if len(spec.axes) > 1:
-        sizes |= {"in_pitch": sizes["cols"] + gap, "out_pitch": sizes["cols"] + gap}
+        pitch = sizes["cols"] + gap
+        sizes |= {"in_pitch": pitch, "out_pitch": pitch + (out_gap if sizes["rows"] > 1 else 0)}
     return {**sizes, STEPS: steps}
 
 
@@ -113,12 +117,13 @@ def edge_problems(
 ) -> Iterator[Extents]:
     """A problem for each entry of `cols`, with the entries of `rows`, `steps` and `planes` at the same place.
 
-    All rows begin at multiples of 16 bytes, so that vectors are loaded and stored.
+    All rows begin at multiples of 16 bytes, so that vectors are loaded and stored; those of every other output lie
+    further apart than those of its input.
     """
     vector = 16 // spec.dtype.size
     for place, across in enumerate(cols):
         shape = (planes[place], *((rows[place],) if rows else ()), across)[-len(spec.axes) :]
-        yield extents_of(spec, shape, steps[place], gap=-across % vector)
+        yield extents_of(spec, shape, steps[place], gap=-across % vector, out_gap=place % 2 * vector)
 
 
 def edge_cases_of(spec: StencilSpec, tiles: Tiles, planes: int = 1, fused: int = 1) -> Iterator[Extents]:

@@ -193,7 +193,9 @@ class Persistent(StencilAlgorithm[PersistentConfig]):
         sizes = ((rows, cols + lane), (2 * own_rows + 1, across), (rows + 1, cols), (own_rows + rows, cols))
         steps = (config.steps + 1, 3 * config.steps, config.steps, 2 * config.steps + 1)
         for place, (high, wide) in enumerate(sizes):
-            yield extents_of(spec, (max(high, rows), wide), steps[place], gap=(0, 4, 3, 0)[place])
+            yield extents_of(
+                spec, (max(high, rows), wide), steps[place], gap=(0, 4, 3, 0)[place], out_gap=(0, 4, 2, 8)[place]
+            )
 
     def inputs(self, spec: StencilSpec, config: PersistentConfig) -> Mapping[str, object]:
         """The words of the four ends, the halo, and vectors of numbers."""

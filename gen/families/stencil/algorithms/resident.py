@@ -77,7 +77,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
     def edge_cases(self, spec: StencilSpec, config: ResidentConfig) -> Iterator[Extents]:
         """Lines around a block's threads, and arrays of which weights reach far beyond."""
         for place, cols in enumerate((config.threads_per_block + 1, config.threads_per_block // 2 - 1, 5, 1)):
-            yield extents_of(spec, (2, 3, cols)[-len(spec.axes) :], place + 1, gap=place)
+            yield extents_of(spec, (2, 3, cols)[-len(spec.axes) :], place + 1, gap=place, out_gap=place % 3)
 
     @override
     def plan(self, spec: StencilSpec, config: ResidentConfig) -> Plan:

@@ -106,7 +106,7 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
         for place, cols in enumerate(edge_extents(own_lanes(spec, config) * cells_of_vector(spec))):
             for gap, across in ((place, cols), (place + 3, 3 * cols + place)):
                 shape = (1 + place % 3, rows[place], across)[-len(spec.axes) :]
-                yield extents_of(spec, shape, 1 + place % 2, gap=gap)
+                yield extents_of(spec, shape, 1 + place % 2, gap=gap, out_gap=place % 3)
 
     def inputs(self, spec: StencilSpec, config: ShiftedConfig) -> Mapping[str, object]:
         """How many rows are on their way at once, and how many neighbours are read of every row."""

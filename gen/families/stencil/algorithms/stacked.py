@@ -87,7 +87,7 @@ class Stacked(StencilAlgorithm[StackedConfig]):
             for cells in (5, threads // 2 + place, threads + 1 + place):
                 high = 2 + place % 2
                 shape = (deep, high, cells // high) if len(spec.axes) > 2 else (deep, cells)
-                yield extents_of(spec, shape, 1 + place % 2, gap=place)
+                yield extents_of(spec, shape, 1 + place % 2, gap=place, out_gap=place % 3)
 
     def inputs(self, spec: StencilSpec, config: StackedConfig) -> Mapping[str, object]:
         """The positions in a plane that are read, in the order of the weights, and their weights in each plane."""
