@@ -21,7 +21,7 @@ from bench.predict import TRIALS, config_of, spaces
 from bench.program import ended
 from bench.results import Results, read_results
 from gen.cli.app import app
-from gen.compare.kept import Compared, compared, keep
+from gen.compare.results import Compared, compared, keep
 from gen.errors import GenError, MissingToolError
 from gen.families import FAMILIES
 from gen.families.names import find_spec, variant

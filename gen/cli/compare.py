@@ -124,8 +124,8 @@ def measured(
         StoreError: what is kept there cannot be read or written.
         DeviceError: there is no GPU to use.
     """
-    from gen.compare.kept import compared, keep, read_compared
     from gen.compare.process import Comparisons, LibrariesFactory
+    from gen.compare.results import compared, keep, read_compared
     from gen.emit.folder import ELSEWHERE, check_writable
     from gen.gpu.timing import Protocol
     from gen.paths import cache_home

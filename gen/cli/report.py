@@ -29,7 +29,7 @@ def report(
 
     Examples: `gen report`, `gen report -o tuned.html`.
     """
-    from gen.compare.kept import read_compared
+    from gen.compare.results import read_compared
     from gen.report.page import page as text_of
     from gen.store.folder import known_specs, stored_calibrations
     from gen.store.trials import FILE, Row, Trials

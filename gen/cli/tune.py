@@ -437,7 +437,7 @@ def merge(
 
     Examples: `gen merge part1 part2`, `gen merge part* --home tuned --json`.
     """
-    from gen.compare.kept import merge as merge_comparisons
+    from gen.compare.results import merge as merge_comparisons
     from gen.tune.merge import merge as merged
 
     home = home_of(results)

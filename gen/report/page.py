@@ -26,7 +26,7 @@ from gen.families.names import Known, find_variant, named_variant
 from gen.paths import how_to_install
 
 if TYPE_CHECKING:
-    from gen.compare.kept import Compared
+    from gen.compare.results import Compared
     from gen.families.estimates import Demand
     from gen.gpu.timing import Calibration
     from gen.store.trials import Row

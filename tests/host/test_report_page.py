@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gen.compare.kept import Compared
+from gen.compare.results import Compared
 from gen.compare.row import OURS
 from gen.families import FAMILIES
 from gen.families.base import Limits

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gen.compare.kept import FILE, read_compared
 from gen.compare.process import LibrariesFactory
+from gen.compare.results import FILE, read_compared
 from gen.paths import output_home
 from tests.fake_process import FakeProcess
 from tests.host.cli.command import run

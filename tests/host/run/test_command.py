@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gen.compare.kept import read_compared
+from gen.compare.results import read_compared
 from gen.emit.folder import base_of_catalogue
 from gen.families import FAMILIES
 from gen.gpu.timing import Calibration, Instruments

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gen.compare.case import ComparisonCase
-from gen.compare.kept import FILE, Compared, compared, keep, merge, read_compared
+from gen.compare.results import FILE, Compared, compared, keep, merge, read_compared
 from gen.compare.row import OURS, Row
 from gen.errors import StoreError
 from gen.families import FAMILIES
