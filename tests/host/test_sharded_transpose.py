@@ -115,8 +115,8 @@ def test_random_permutations_are_numpys(seed: int) -> None:
 def repeated(seed: int, load: Any = gen.load) -> bool:
     """Whether calls that are repeated, before and after one for which the ring grows, give what they should."""
     kernel = load(SPEC, devices=Machine(seed=seed, runner=OracleRunner()).devices(3))
-    kernel.pieces = replace(kernel.pieces, size=8, fewest=1, slots=2, least_row=1, least_copy=1)
-    small, large = matrix(12, 15), matrix(60, 45)
+    kernel.pieces = replace(kernel.pieces, size=100, fewest=1, slots=1, least_row=1, least_copy=1)
+    small, large = matrix(12, 15), matrix(30, 24)
     one, other = kernel.scatter(small), kernel.empty((15, 12), dtype="float32")
     right = True
     for _ in range(2):
@@ -131,7 +131,7 @@ def repeated(seed: int, load: Any = gen.load) -> bool:
 
 
 def test_calls_that_are_repeated_are_replayed_as_graphs() -> None:
-    assert all(map(repeated, range(4)))
+    assert all(map(repeated, range(2)))
 
 
 def test_devices_without_a_way_to_each_other_copy_blocks() -> None:
