@@ -62,6 +62,7 @@ class Among:
 
 
 ONE_SWEEP, MANY_STEPS = Among(("naive", "stream", "march")), Among(("temporal", "pipelined", "march"))
+ON_CHIP = Among(("persistent", "temporal"))
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,12 @@ class Case:
         )
 
     @property
+    def search(self) -> Among:
+        """The algorithms that are tried."""
+        on_chip = self.axes == 2 and self.extent < min(SIZES)
+        return ONE_SWEEP if self.steps == 1 else ON_CHIP if on_chip else MANY_STEPS
+
+    @property
     def problem(self) -> Problem:
         """The case as a tuner takes it; weights grow in row-major order, together 1."""
         shape = (2 * self.radius + 1,) * self.axes
@@ -107,7 +114,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """One sweep and many steps, of each size; boundaries other than the first after it; three axes last."""
+    """One sweep and many steps, of each size; boundaries other than the first after it; three axes; on chip."""
     for extent in SIZES:
         large = extent == max(SIZES)
         for form, radius, dtype, goal in (
@@ -129,6 +136,8 @@ def cases() -> Iterator[Case]:
                 ("frozen", "constant", "wrap") if (form, radius, dtype) == ("star", 1, F32) else ("frozen",)
             ):
                 yield Case(form, radius, dtype, steps, 512, boundary, goal, axes=3)  # type: ignore[arg-type]
+    for extent, steps, goal in ((2048, 1000, 2.8), (2048, 16, 1.9), (512, 1000, 0.44)):  # fit into registers
+        yield Case("star", 1, F32, steps, extent, goal=goal)
 
 
 @dataclass(frozen=True)
@@ -202,7 +211,7 @@ def measure(
         farm,
         trials,
         deadline=time.monotonic() + seconds,
-        options=Options(ONE_SWEEP if case.steps == 1 else MANY_STEPS),
+        options=Options(case.search),
     )
     assert outcome.winner is not None
     median_us = outcome.median_us
