@@ -253,6 +253,18 @@ def _store(store: _Instruction) -> str:
     return f"{store.policy()}cuda_on_host::store_global({store.address(store.operands[0], 'l')}, {values})"
 
 
+def _load_flag(load: _Instruction) -> str:
+    name, address = load.operands
+    function = f"cuda_on_host::load_flag<{'true' if load.shape['order'] == 'acquire' else 'false'}>"
+    return load.assigned(name, f"{function}({load.address(address, 'l')})")
+
+
+def _store_flag(store: _Instruction) -> str:
+    address, name = store.operands
+    function = f"cuda_on_host::store_flag<{'true' if store.shape['order'] == 'release' else 'false'}>"
+    return f"{function}({store.address(address, 'l')}, {store.value(name, 'r')})"
+
+
 def _copy(copy: _Instruction) -> str:
     to, source, size, *rest = copy.operands
     read = [copy.value(rest[0], "r")] if len(rest) > bool(copy.shape["hint"]) else []
@@ -309,6 +321,9 @@ _FORMS = (
     _Form("ld.global", rf"ld\.global(?:\.c[ags])?(?P<nc>\.nc)?{_EVICT}{_FETCH}{_TYPE}", (2,), _load,
           arch=70, has_output=True, writes_memory=False),
     _Form("st.global", rf"st\.global(?:\.wb|\.c[gs])?{_EVICT}{_TYPE}", (2,), _store, arch=70),
+    _Form("ld.acquire", r"ld\.(?P<order>acquire|relaxed)\.gpu\.global\.[bu]32", (2,), _load_flag,
+          arch=70, has_output=True),
+    _Form("st.release", r"st\.(?P<order>release|relaxed)\.gpu\.global\.[bu]32", (2,), _store_flag, arch=70),
     _Form("cp.async", rf"cp\.async\.(?P<operator>c[ag])\.shared(?:::cta)?\.global(?P<hint>\.L2::cache_hint)?{_FETCH}",
           (3, 4), _copy),
     _Form("cp.async.commit_group", r"cp\.async\.commit_group", (0,), lambda _: "cuda_on_host::commit_copies()"),

@@ -120,6 +120,15 @@ EXECUTED = (
     ),
     (
         """
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(out + 1), "r"(b) : "memory");
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(c) : "l"(out + 1) : "memory");
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(out), "r"(c + 3) : "memory");
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(d) : "l"(out + 3) : "memory");
+  out[2] = d;""",
+        [5, 2, 7, 7],
+    ),
+    (
+        """
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 0.25;" : "=l"(policy));
   asm volatile("st.global.L1::evict_last.L2::cache_hint.u32 [%0], %1, %2;"
       ::"l"(out), "r"(a), "l"(policy) : "memory");""",
@@ -238,6 +247,10 @@ STORE = '"st.global.u32 [%0], %1;" ::"l"(out), "r"(a) : "memory"'
         ('"ld.global.nc.u32 %0, [%1];" : "r"(a) : "l"(in)', 'must be one of the constraints "=r", "=l", "=f", "=d"'),
         ('"ld.global.nc.u32 %[a], [%1];" : [a] "=r"(a) : "l"(in)', "must be one of the constraints"),
         ('TEXT "st.global.u32 [%0], %1;" ::"l"(out), "r"(a) : "memory"', "must be a text in quotes"),
+        ('"ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(a) : "l"(in)', 'must clobber "memory"'),
+        ('"ld.release.gpu.global.u32 %0, [%1];" : "=r"(a) : "l"(in) : "memory"', "does not know this form"),
+        ('"st.acquire.gpu.global.u32 [%0], %1;" ::"l"(out), "r"(a) : "memory"', "does not know this form"),
+        ('"st.release.cta.global.u32 [%0], %1;" ::"l"(out), "r"(a) : "memory"', "does not know this form"),
         ("", "must be a text in quotes"),
         (f"{STORE} : label", "must be a text in quotes, outputs, inputs and clobbers"),
         (f"\n#ifdef X\n{STORE}\n#endif\n", "must have no directives"),

@@ -60,6 +60,22 @@ for (unsigned k = 0; k < 40; ++k) {
   }
 }
 """
+# Block 0 hands a number to block 1 by a flag: the order of its store, what comes between, the order of the load.
+FLAG = """if (threadIdx.x > 0) return;
+unsigned told = 0;
+if (blockIdx.x == 0) {{
+  part[0] = 1.0f;  // here
+  {}
+  asm volatile("st.{}.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(1u) : "memory");
+}}
+if (blockIdx.x == 1) {{
+  do asm volatile("ld.{}.gpu.global.u32 %0, [%1];" : "=r"(told) : "l"(flag) : "memory"); while (told == 0);
+  {}
+  out[0] = part[0];  // here
+}}
+"""
+LOOKED = 'asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(told) : "l"(flag + 1) : "memory");'
+SHOWN = 'asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag + 1), "r"(1u) : "memory");'
 # One block after the other, in an order that orders nothing, reads a place and says so; the last one writes there.
 TURNS = """if (threadIdx.x > 0) return;
 while (*(volatile unsigned*)(flag + 1) != blockIdx.x) {{}}
@@ -204,6 +220,14 @@ PLANTED = (
     Planted("pieces_behind_the_first_fence", "race", "part",
             PIECES.replace("ACQUIRE", "if (k == 0) __threadfence();"), PIECES.replace("ACQUIRE", "__threadfence();"),
             runs=1),
+    Planted("flag_that_releases_nothing", "race", "part", FLAG.format("", "relaxed", "acquire", ""),
+            FLAG.format("", "release", "acquire", ""), runs=1),
+    Planted("flag_that_is_not_acquired", "race", "part", FLAG.format("", "release", "relaxed", ""),
+            FLAG.format("", "release", "relaxed", "__threadfence();"), runs=1),
+    Planted("acquire_that_releases_nothing", "race", "part", FLAG.format(LOOKED, "relaxed", "acquire", ""),
+            FLAG.format("__threadfence();", "relaxed", "acquire", ""), runs=1),
+    Planted("release_that_acquires_nothing", "race", "part", FLAG.format("", "release", "relaxed", SHOWN),
+            FLAG.format("", "release", "acquire", SHOWN), runs=1),
     Planted("pieces_one_ahead", "race", "part",
             PIECES.replace("ACQUIRE", "__threadfence();").replace("part + k)", "part + k + 1)"),
             PIECES.replace("ACQUIRE", "__threadfence();"), runs=1),

@@ -38,6 +38,8 @@ struct Loaded {
 // Check an access of an instruction with `.global` before it happens. `read_only`: the launch may not write there.
 void global_read(const void* address, int bytes, bool read_only, void* pc);
 void global_write(void* address, int bytes, void* pc);
+void global_flag_read(const void* address, int bytes, bool acquire, void* pc);
+void global_flag_write(void* address, int bytes, bool release, void* pc);
 
 template <int bytes, int count, bool read_only>
 CUDA_ON_HOST_UNCHECKED Loaded<bytes, count> load_global(unsigned long long address) {
@@ -53,6 +55,21 @@ CUDA_ON_HOST_UNCHECKED void store_global(unsigned long long address, First first
   void* const to = reinterpret_cast<void*>(address);
   global_write(to, sizeof values, __builtin_return_address(0));
   __builtin_memcpy(to, values, sizeof values);
+}
+
+// An atomic load or store of a word that other threads wait for: what the one that releases it did before is done for
+// the one that acquires it.
+template <bool acquire>
+CUDA_ON_HOST_UNCHECKED unsigned load_flag(unsigned long long address) {
+  const unsigned* const from = reinterpret_cast<const unsigned*>(address);
+  global_flag_read(from, sizeof *from, acquire, __builtin_return_address(0));
+  return peek(from);
+}
+template <bool release>
+CUDA_ON_HOST_UNCHECKED void store_flag(unsigned long long address, unsigned value) {
+  unsigned* const to = reinterpret_cast<unsigned*>(address);
+  global_flag_write(to, sizeof *to, release, __builtin_return_address(0));
+  poke(to, value);
 }
 
 // The address in the window of shared memory that instructions with `.shared` take, of any address; and back.

@@ -265,6 +265,18 @@ CUDA_ON_HOST_EXPORT void atomic_access(const volatile void* address, int bytes, 
   atomic_question(address, bytes, block_only, pc);
   atomic_order(address, true);
 }
+void flag_read(const void* address, int bytes, bool acquire, const void* pc) {
+  check<Touch::kAtomic>(address, bytes, pc, bytes);
+  if (run.current == nullptr) return;
+  const uint64_t place = place_of(address);
+  acquire ? acquire_at(place, releases_at(place)) : chain(place, false);
+}
+void flag_write(void* address, int bytes, bool release, const void* pc) {
+  check<Touch::kAtomic>(address, bytes, pc, bytes);
+  if (run.current == nullptr) return;
+  const uint64_t place = place_of(address);
+  release ? release_at(place) : chain(place, true);
+}
 void plain_read(const void* address, int alignment, int size, const void* pc) {
   if (reinterpret_cast<uint64_t>(address) % uint64_t(alignment) != 0) {
     const Spot spot = locate(reinterpret_cast<uint64_t>(address));

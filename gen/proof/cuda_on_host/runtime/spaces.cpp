@@ -62,6 +62,14 @@ CUDA_ON_HOST_EXPORT void global_write(void* address, int bytes, void* pc) {
   check_global(address, bytes, pc);
   plain_write(address, bytes, pc);
 }
+CUDA_ON_HOST_EXPORT void global_flag_read(const void* address, int bytes, bool acquire, void* pc) {
+  check_global(address, bytes, pc);
+  flag_read(address, bytes, acquire, pc);
+}
+CUDA_ON_HOST_EXPORT void global_flag_write(void* address, int bytes, bool release, void* pc) {
+  check_global(address, bytes, pc);
+  flag_write(address, bytes, release, pc);
+}
 
 CUDA_ON_HOST_EXPORT size_t shared_window(const void* address, void* pc) {
   const uint64_t place = reinterpret_cast<uint64_t>(address);

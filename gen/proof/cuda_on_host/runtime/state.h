@@ -216,6 +216,10 @@ void plain_read(const void* address, int alignment, int size, const void* pc);
 void plain_write(void* address, int size, const void* pc);
 void read_only_access(const volatile void* address, int bytes, void* pc);
 
+// The same of an atomic load that may acquire, and an atomic store that may release, both at the scope of the device.
+void flag_read(const void* address, int bytes, bool acquire, const void* pc);
+void flag_write(void* address, int bytes, bool release, const void* pc);
+
 unsigned char* dynamic_area();
 
 // Refuses an address of local or shared memory where an instruction names global memory.
