@@ -26,11 +26,11 @@ from gen.families.system.text import reach_of
 from gen.paths import templates_root
 
 _REPRESENTATIVE = {1: (1 << 24,), 2: (4096, 4096), 3: (256, 256, 256)}  # by the number of axes
-_MANY_PLANES = 5
+_SEVERAL_PLANES = 3
 _MARCHES = (  # those that a block of any device has room for come last
     MarchConfig(),
-    MarchConfig(block_y=16, rows=2),
-    MarchConfig(block_y=4, ahead=1),
+    MarchConfig(blocks_per_sm=3, ahead=2),
+    MarchConfig(block_y=4, blocks_per_sm=2, ahead=1),
 )
 _FOR_NUMPY = 3_000_000  # terms of sums, cells and steps, multiplied: a second
 
@@ -156,8 +156,8 @@ class System(DenseFamily[SystemSpec]):
     def heuristic_configs(
         self, spec: SystemSpec, shape_class: str, limits: Limits
     ) -> Sequence[tuple[str, Config]]:  # fmt: skip
-        """`march` where many planes are read: in `naive` each cell is then read as often, from the cache."""
-        if reach_of(spec).deep < _MANY_PLANES:
+        """`march` where several planes are read: in `naive` each cell is then read as often, from the cache."""
+        if reach_of(spec).deep < _SEVERAL_PLANES:
             return ()
         return tuple(("march", config) for config in _MARCHES)
 

@@ -1,8 +1,10 @@
-"""Blocks that march through planes of three axes: cells around are brought to shared memory once a plane.
+"""Blocks that march through planes of three axes: each plane is brought to shared memory once, in vectors.
 
-A ring of planes of each field of which cells around are read lies in shared memory: those that a plane's cells read,
-and some that are on their way. There is one barrier a plane. What is only read at the own cell comes straight from
-global memory, a plane ahead. Expressions are the same as in `naive`, in the same order.
+A plane adds its terms to the sums of all planes that read it. Those that are not complete stay in registers, so the
+terms of a sum come in the same order as in `naive`, and each plane is looked at once. A ring of planes of each field of
+which cells around are read lies in shared memory: from the one that is written to the last that it reads, and some that
+are on their way. There is one barrier a plane. What is only read at the own cell comes straight from global memory, a
+plane ahead.
 """
 
 from __future__ import annotations
@@ -12,40 +14,99 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from gen.arch import MAX_SHARED_BYTES_PER_BLOCK
-from gen.dtypes import U32
+from gen.arch import MAX_SHARED_BYTES_PER_BLOCK, MAX_THREADS_PER_MULTIPROCESSOR, WARP, max_registers_per_thread
+from gen.dtypes import U32, StoreModifier
 from gen.families.base import Algorithm, Extents, Launch, Limits, Plan
-from gen.families.config import Config, tunable
+from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import ONE, constant, size
 from gen.families.plans import Tiles, beyond_block, beyond_shared, idle_multiprocessors
+from gen.families.stencil.algorithms.common import VECTOR_BYTES, literal
+from gen.families.stencil.algorithms.march import planes_of_blocks
 from gen.families.stencil.shapes import edge_extents
 from gen.families.system.launches import extents_of, shape_numbers, stepping
 from gen.families.system.spec import SystemSpec
-from gen.families.system.text import inputs_of, reach_of, text_of_system
+from gen.families.system.text import Tap, inputs_of, reach_of, text_of_system
 
 WORD_BITS = 32
-_MOST_CELLS = 1 << 17  # of a block
-_MOST_EDGE_PLANES = 32  # a block of more takes long on the CPU run
+_LEAST_PLANES = 8  # of a block
+_LEAST_THREADS, _MOST_PLANE_CELLS = 256, 1 << 13  # of a multiprocessor; of a block
+_OTHER_REGISTERS = 48  # beside sums, cells around and vectors of other fields
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarchConfig(Config):
-    """How large a block's part of a plane is, how many planes it computes, how many are on their way."""
+    """How large a block's part of a plane is, how many blocks share the planes, how many planes are on their way."""
 
-    block_x: int = tunable("x", (32, 64), base=32, help="threads of a block along a row")
-    block_y: int = tunable("y", (4, 8, 16), base=8, help="threads of a block down the rows")
-    rows: int = tunable("u", (1, 2, 4, 8), base=4, help="rows of cells that a thread computes")
-    planes: int = tunable("z", (32, 64, 128), base=64, help="planes that a block computes, one after the other")
-    ahead: int = tunable("s", (1, 2), base=2, help="planes on their way to shared memory")
+    block_x: int = tunable("x", (8, 16, 32), base=16, help="threads of a block along a row, a vector of cells each")
+    block_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads of a block down the rows")
+    rows: int = tunable("u", (1, 2, 4), base=1, help="rows of vectors that a thread computes")
+    blocks_per_sm: int = tunable("n", (1, 2, 3, 4), base=4, help="blocks that a multiprocessor holds at once")
+    waves: int = tunable(
+        "r", (1, 2, 3, 4, 6, 8), base=8, help="blocks that it computes one after the other in each place"
+    )
+    ahead: int = tunable("s", (1, 2, 3), base=3, help="planes on their way to shared memory")
+    store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
     def illegal(self) -> str | None:
         """A block can have at most 1024 threads."""
         return beyond_block(self.block_x * self.block_y)
 
-    def unsearched(self) -> str | None:
-        """Blocks of which there are several for each multiprocessor, where fields are as large as 512 x 512 x 512."""
-        cells = self.block_x * self.block_y * self.rows * self.planes
-        return f"a block has {cells} cells, so a device has few blocks" if cells > _MOST_CELLS else None
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.block_x * self.block_y
+
+
+@dataclass(frozen=True)
+class PlaneFunction:
+    """A stencil sum as a function that adds a plane's terms.
+
+    Attributes:
+        held: sums that are not complete when it is called.
+        planes: its terms for each sum, the one that becomes complete first.
+    """
+
+    name: str
+    held: int
+    planes: tuple[tuple[Tap, ...], ...]
+
+
+@dataclass(frozen=True)
+class PassedReading:
+    """A value found from cells around, of a plane's cells while the block passes.
+
+    Attributes:
+        function: that adds a plane's terms; of a cell as it is none.
+        offset: of that cell within its plane.
+        window: the cells of a plane that are looked at.
+        held: numbers that wait in registers until their plane is written.
+    """
+
+    name: str
+    function: str
+    offset: str
+    window: str
+    held: int
+
+    @property
+    def is_cell(self) -> bool:
+        """Whether it is one cell as it is."""
+        return not self.function
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a thread looks at of a plane of a field.
+
+    Attributes:
+        behind: planes between it and the last one that has come.
+        sides: of every row how many neighbours are read on each side; -1 if not the row either.
+    """
+
+    name: str
+    field: str
+    behind: int
+    sides: tuple[int, ...]
 
 
 class March(Algorithm[SystemSpec, MarchConfig]):
@@ -65,12 +126,25 @@ class March(Algorithm[SystemSpec, MarchConfig]):
             return f"it marches through planes, and fields of {spec.ndim} axes have none"
         if not spec.sums:
             return "no cells around are read"
-        cells, threads = _plane_cells(spec, config), config.block_x * config.block_y
-        if cells > WORD_BITS * threads:
-            return f"a thread brings {-(-cells // threads)} cells of a plane; {WORD_BITS} bits say what becomes of them"
-        needed = _shared_bytes(spec, config)
-        if needed > MAX_SHARED_BYTES_PER_BLOCK:
-            return f"its planes take {needed} bytes of shared memory; no block has over {MAX_SHARED_BYTES_PER_BLOCK}"
+        if (cells := config.rows * _vector_cells(spec)) > WORD_BITS:
+            return f"a thread has {cells} cells of a plane; {WORD_BITS} bits say what becomes of them"
+        if (brought := -(-_plane_vectors(spec, config) // config.threads)) > WORD_BITS:
+            return f"a thread brings {brought} vectors of a plane; {WORD_BITS} bits say what becomes of them"
+        needed, most = config.blocks_per_sm * _shared_bytes(spec, config), MAX_SHARED_BYTES_PER_BLOCK
+        if needed > most:
+            return f"the planes of its blocks take {needed} bytes of shared memory; there are {most} at most"
+        return None
+
+    def unsearched(self, spec: SystemSpec, config: MarchConfig) -> str | None:
+        """Threads enough for a multiprocessor, with registers for all sums, and several blocks for a plane."""
+        threads = config.threads * config.blocks_per_sm
+        if not _LEAST_THREADS <= threads <= MAX_THREADS_PER_MULTIPROCESSOR:
+            return f"its blocks give a multiprocessor {threads} threads"
+        needed, allowed = _registers(spec, config), max_registers_per_thread(threads // WARP)
+        if needed > allowed:
+            return f"it needs about {needed} registers a thread, and {threads} threads leave {allowed}"
+        if config.threads * config.rows * _vector_cells(spec) > _MOST_PLANE_CELLS:
+            return "its blocks are so large that a device has few"
         return None
 
     def infeasible(self, spec: SystemSpec, config: MarchConfig, limits: Limits) -> str | None:
@@ -86,30 +160,42 @@ class March(Algorithm[SystemSpec, MarchConfig]):
         deep = reach_of(spec).deep
         if extents["planes"] < deep:
             return f"{extents['planes']} planes are few: blocks bring {deep} for each cell"
-        if 2 * extents["cols"] < config.block_x or 2 * extents["rows"] < config.block_y * config.rows:
+        wide = config.block_x * _vector_cells(spec)
+        if 2 * extents["cols"] < wide or 2 * extents["rows"] < config.block_y * config.rows:
             return "most of its threads have no cell"
-        return idle_multiprocessors(_tiles(config).count.at(extents), limits)
+        blocks = _tiles(spec, config).count.at(extents) * max(extents["planes"] // _least_planes(spec), 1)
+        return idle_multiprocessors(blocks, limits)
 
     @override
     def edge_cases(self, spec: SystemSpec, config: MarchConfig) -> Iterator[Extents]:
-        across, down = edge_extents(config.block_x), edge_extents(config.block_y * config.rows)[::-1]
-        planes = (3, min(config.planes, _MOST_EDGE_PLANES) + 1, 1, reach_of(spec).deep)
+        across, down = (
+            edge_extents(config.block_x * _vector_cells(spec)),
+            edge_extents(config.block_y * config.rows)[::-1],
+        )
+        two_blocks = 2 * _least_planes(spec) - 1
+        planes = (3, two_blocks, 1, reach_of(spec).deep)
         for place, shape in enumerate(zip(planes, down, across, strict=True)):
             yield extents_of(spec, shape, (1, 1, 2, 1)[place])
 
     @override
     def spec_inputs(self, spec: SystemSpec) -> Mapping[str, object]:
-        text = text_of_system(spec)
-        return {**inputs_of(spec), "far": tuple(name for name in text.own if name not in text.near)}
+        return {**inputs_of(spec), "far": _far(spec), "lanes_beside": _lanes_beside(spec)}
+
+    def inputs(self, spec: SystemSpec, config: MarchConfig) -> Mapping[str, object]:
+        """Sums by planes, and the cells that each looks at."""
+        functions, passed, windows = passed_by(spec, config.rows)
+        return {"functions": functions, "passed": passed, "windows": windows}
 
     @override
     def plan(self, spec: SystemSpec, config: MarchConfig) -> Plan:
-        tiles, shared_bytes = _tiles(config), constant(_shared_bytes(spec, config))
-        numbers = (*shape_numbers(spec), (U32, tiles.across), (U32, tiles.down))
+        tiles, shared_bytes = _tiles(spec, config), constant(_shared_bytes(spec, config))
+        block_planes = planes_of_blocks(tiles.count, config.blocks_per_sm, config.waves, _least_planes(spec))
+        blocks = tiles.count * size("planes").ceil_div(block_planes.at_least(1))
+        numbers = (*shape_numbers(spec), (U32, tiles.across), (U32, tiles.down), (U32, block_planes))
 
         def sweep(targets: Sequence[str]) -> Launch:
             return Launch(
-                grid=(tiles.count, ONE, ONE),
+                grid=(blocks, ONE, ONE),
                 block=(config.block_x, config.block_y, 1),
                 arguments=(*spec.fields, *targets, *spec.scalars, *numbers),
                 shared_bytes=shared_bytes,
@@ -119,25 +205,88 @@ class March(Algorithm[SystemSpec, MarchConfig]):
         return stepping(spec, sweep)
 
     def bytes_in_flight(self, spec: SystemSpec, config: MarchConfig) -> int:
-        """The thread's share of the planes on their way, and its cells of other fields."""
-        text = text_of_system(spec)
-        others = sum(1 for name in text.own if name not in text.near)
-        return spec.dtype.size * config.rows * (len(text.near) * config.ahead + others)
+        """The thread's share of the planes on their way, and its vectors of other fields."""
+        return VECTOR_BYTES * config.rows * (len(text_of_system(spec).near) * config.ahead + len(_far(spec)))
 
 
-def _tiles(config: MarchConfig) -> Tiles:
-    """The cells that a block writes of each plane; those of so many planes are one block's."""
-    rows, parts = config.block_y * config.rows, size("planes").ceil_div(config.planes)
-    return Tiles(size("rows"), size("cols"), rows, config.block_x, parts)
+def passed_by(
+    spec: SystemSpec, rows: int
+) -> tuple[tuple[PlaneFunction, ...], tuple[PassedReading, ...], tuple[Window, ...]]:
+    """The stencil sums of a spec by planes, the values that come of them, and what a thread of so many rows looks at.
+
+    A sum is complete when the last plane has passed that it reads, or at the plane itself if that is later.
+    """
+    text, reach = text_of_system(spec), reach_of(spec)
+    functions: dict[str, PlaneFunction] = {}
+    passed, windows = [], dict[tuple[str, int], Window]()
+    for one, reading in zip(spec.sums, text.readings, strict=True):
+        depths = [offset[0] for offset, _ in one.taps]
+        back = max(*depths, 0)
+        held = back - min(depths)
+        function = "" if one.is_neighbour else reading.call.partition("(")[0]
+        if function and function not in functions:
+            by_plane = tuple(
+                tuple(
+                    Tap(f"{y}, {x}", literal(weight, spec.accumulator)) for (z, y, x), weight in one.taps if z == depth
+                )
+                for depth in range(back, back - held - 1, -1)
+            )
+            functions[function] = PlaneFunction(function, held, by_plane)
+        behind = reach.back - back
+        name = f"{one.field}_{behind}" if behind else one.field
+        known = windows.get((one.field, behind))
+        sides = list(known.sides if known else [-1] * (rows + reach.high - 1))
+        for (_, y, x), _ in one.taps:
+            for row in range(reach.up + y, reach.up + y + rows):
+                sides[row] = max(sides[row], abs(x))
+        windows[one.field, behind] = Window(name, one.field, behind, tuple(sides))
+        _, y, x = one.taps[0][0]
+        passed.append(PassedReading(reading.name, function, f"{y}, {x}", name, held))
+    return tuple(functions.values()), tuple(passed), tuple(windows.values())
+
+
+def _far(spec: SystemSpec) -> tuple[str, ...]:
+    """The fields that are read at the own cell alone."""
+    text = text_of_system(spec)
+    return tuple(name for name in text.own if name not in text.near)
+
+
+def _vector_cells(spec: SystemSpec) -> int:
+    return VECTOR_BYTES // spec.dtype.size
+
+
+def _tiles(spec: SystemSpec, config: MarchConfig) -> Tiles:
+    """The cells that a block writes of each plane."""
+    return Tiles(size("rows"), size("cols"), config.block_y * config.rows, config.block_x * _vector_cells(spec))
+
+
+def _least_planes(spec: SystemSpec) -> int:
+    """That a block writes, where there are as many: twice those that its ends use up, which are read twice."""
+    return max(_LEAST_PLANES, 2 * (reach_of(spec).deep - 1))
 
 
 def _shared_bytes(spec: SystemSpec, config: MarchConfig) -> int:
     """What the rings of all fields take of which cells around are read."""
     fields = len({one.field for one in spec.sums})
-    return fields * (reach_of(spec).deep + config.ahead) * _plane_cells(spec, config) * spec.dtype.size
+    return fields * (reach_of(spec).back + 1 + config.ahead) * _plane_vectors(spec, config) * VECTOR_BYTES
 
 
-def _plane_cells(spec: SystemSpec, config: MarchConfig) -> int:
-    """A block's cells of a plane, with those around."""
+def _lanes_beside(spec: SystemSpec) -> int:
+    """Vectors of a row on each side of a block's."""
     reach = reach_of(spec)
-    return (config.block_y * config.rows + reach.high - 1) * (config.block_x + reach.wide - 1)
+    return -(-max(reach.left, reach.right) // _vector_cells(spec))
+
+
+def _plane_vectors(spec: SystemSpec, config: MarchConfig) -> int:
+    """A block's vectors of a plane, with those around."""
+    rows = config.block_y * config.rows + reach_of(spec).high - 1
+    return rows * (config.block_x + 2 * _lanes_beside(spec))
+
+
+def _registers(spec: SystemSpec, config: MarchConfig) -> int:
+    """How many a thread needs, roughly: for sums, for half of a window, for vectors of other fields, for addresses."""
+    reach, cells, words = reach_of(spec), _vector_cells(spec), spec.accumulator.size // 4
+    held = sum(max(0, *(offset[0] for offset, _ in one.taps)) - one.taps[0][0][0] for one in spec.sums)
+    window = (config.rows + reach.high - 1) * cells // 2
+    far = len(_far(spec)) * VECTOR_BYTES // 4
+    return _OTHER_REGISTERS + (config.rows * cells * held + window) * words + config.rows * far

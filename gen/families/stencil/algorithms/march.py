@@ -163,13 +163,7 @@ class March(StencilAlgorithm[MarchConfig]):
     def plan(self, spec: StencilSpec, config: MarchConfig) -> Plan:
         block = _Block.of(spec, config)
         tiles = block.tiles(spec)
-        # As many blocks as fill the device once, if each has some planes, and `waves` times, if each has many.
-        at_once = size("multiprocessors") * config.blocks_per_sm
-        few = (at_once // tiles.count.at_least(1)).at_most(size("planes") // _least_planes(spec, config))
-        many = size("planes") // (_MANY * _least_planes(spec, config))
-        parts = (at_once * config.waves // tiles.count.at_least(1)).at_most(many).at_least(few).at_least(1)
-        parts = parts.at_least(size("planes") // _VERY_MANY_PLANES * (_VERY_MANY_PLANES // _PLANES_OF_VERY_MANY))
-        block_planes = size("planes").ceil_div(parts).called("block_planes")
+        block_planes = planes_of_blocks(tiles.count, config.blocks_per_sm, config.waves, _least_planes(spec, config))
         blocks = tiles.count * size("planes").ceil_div(block_planes.at_least(1))
 
         def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
@@ -197,6 +191,23 @@ class March(StencilAlgorithm[MarchConfig]):
     def bytes_in_flight(self, spec: StencilSpec, config: MarchConfig) -> int:
         """A thread's share of the planes that are on their way to shared memory."""
         return VECTOR_BYTES * config.rows * (config.ring - 1)
+
+
+def planes_of_blocks(tiles: Expr, blocks_per_sm: int, waves: int, least: int) -> Expr:
+    """How many planes a block marches through: so many that blocks fill a device, if each has `least` planes.
+
+    Args:
+        tiles: blocks that a plane takes.
+        blocks_per_sm: that a multiprocessor holds at once.
+        waves: how many times blocks fill the device, if each has many planes.
+        least: planes of a block.
+    """
+    at_once = size("multiprocessors") * blocks_per_sm
+    few = (at_once // tiles.at_least(1)).at_most(size("planes") // least)
+    many = size("planes") // (_MANY * least)
+    parts = (at_once * waves // tiles.at_least(1)).at_most(many).at_least(few).at_least(1)
+    parts = parts.at_least(size("planes") // _VERY_MANY_PLANES * (_VERY_MANY_PLANES // _PLANES_OF_VERY_MANY))
+    return size("planes").ceil_div(parts).called("block_planes")
 
 
 @dataclass(frozen=True)
