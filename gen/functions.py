@@ -224,7 +224,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: Modes = "reflec
              device: Any = None) -> Any:  # fmt: skip
     """The convolution with weights, as `scipy.ndimage.convolve` has it. Arguments and errors: those of `correlate`."""
     array = _weights(weights)
-    turned = turned_origin(_ndim("input", input), array.shape, _hashable("origin", origin), _hashable("axes", axes))
+    turned = turned_origin(_ndim(input), array.shape, _hashable("origin", origin), _hashable("axes", axes))
     backwards = array[(slice(None, None, -1),) * array.ndim]
     return correlate(input, backwards, output, mode, cval, turned, axes=axes, stream=stream, device=device)
 
@@ -232,7 +232,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: Modes = "reflec
 def laplace(input: Any, output: Any = None, mode: Modes = "reflect", cval: float = 0.0, *,
             axes: int | Sequence[int] | None = None, stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The sum of second differences along axes, as `scipy.ndimage.laplace` has it; errors as of `correlate`."""
-    ndim = len(_along(_hashable("axes", axes), _ndim("input", input)))
+    ndim = len(_along(_hashable("axes", axes), _ndim(input)))
     weights = np.array(second_differences(ndim)).reshape((3,) * ndim)
     return correlate(input, weights, output, mode, cval, axes=axes, stream=stream, device=device)
 
@@ -433,9 +433,9 @@ def _weights(weights: Any) -> Any:
     return array
 
 
-def _ndim(name: str, x: Any) -> int:
-    found = getattr(x, "ndim", None)
-    return found if type(found) is int else len(read(name, x).shape)
+def _ndim(input: Any) -> int:
+    found = getattr(input, "ndim", None)
+    return found if type(found) is int else len(read("input", input).shape)
 
 
 def _along(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +119,7 @@ def files_of(
 
     found = {
         f"src/{name}.cpp": made("library.cpp"),
-        "src/host.hpp": _template("host.hpp").read_bytes(),
+        "src/host.hpp": (templates_root() / "export" / "host.hpp").read_bytes(),
         f"src/{name}.code": bytes(blob),
         f"include/{name}.h": made("header.h"),
         "CMakeLists.txt": made("CMakeLists.txt"),
@@ -150,10 +149,6 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes them. Raises StoreError where that fails."""
     for path, content in files.items():
         write_whole(folder / path, content, next_step="Make room, or name another folder with -o")
-
-
-def _template(name: str) -> Traversable:
-    return templates_root() / "export" / name
 
 
 def _used(program: Program) -> list[Variant]:

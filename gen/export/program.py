@@ -23,7 +23,6 @@ from gen.families.regions import Region, sizes_of
 from gen.runtime.dispatch import Chooser, Row
 from gen.store.winners import Winner
 
-MOST_AXES = 8  # of an array, in the library
 MOST_RANK = 3  # of arrays whose rank a spec leaves open
 MANY = 16  # candidates of a shape class, of which the library then has only those that some problem gets
 SAMPLES, SAMPLES_OF_A_SHAPE = 4000, 50  # random problems that are asked for that

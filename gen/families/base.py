@@ -166,9 +166,8 @@ class Algorithm(ABC, Generic[S, C]):
     repeatable: ClassVar[bool] = True  # False: it may give other bits every time
     links: ClassVar[tuple[str, ...]] = ()  # libraries of device code that its text is linked with: `cudadevrt`
     not_on_host: ClassVar[str | None] = None  # why the CPU cannot run it: then it is proven on a GPU only
-    flag_word_of_finished_block: ClassVar[int] = (
-        0  # words of 64 bits in zeroed scratch memory of a block that is done, and adds nothing
-    )
+    # Words of 64 bits in zeroed scratch memory of a block that is done, and adds nothing.
+    flag_word_of_finished_block: ClassVar[int] = 0
 
     @property
     def excluded_from_tuning(self) -> str | None:

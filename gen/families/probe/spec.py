@@ -33,7 +33,7 @@ class OffsetSpec(ShownSpec):
         _check("probe.shifts", self.shifts, ("read", "write"))
         if type(self.offset) is not int or not 0 <= self.offset <= MAX_OFFSET:
             raise SpecError("probe.offset", f"must be a number from 0 to {MAX_OFFSET}", repr(self.offset))
-        _check_dtype("probe.dtype", self.dtype, NUMBERS)
+        _check_dtype(self.dtype, NUMBERS)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -78,7 +78,7 @@ class RecordSpec(ShownSpec):
         _check("probe.layout", self.layout, ("aos", "soa"))
         if type(self.fields) is not int or not 2 <= self.fields <= MAX_FIELDS:
             raise SpecError("probe.fields", f"must be a number from 2 to {MAX_FIELDS}", repr(self.fields))
-        _check_dtype("probe.dtype", self.dtype, NUMBERS)
+        _check_dtype(self.dtype, NUMBERS)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -128,7 +128,7 @@ class TileSpec(ShownSpec):
         for name, extent in (("rows", self.rows), ("cols", self.cols)):
             if type(extent) is not int or extent not in TILE_EXTENTS:
                 raise SpecError(f"probe.{name}", "must be one of " + ", ".join(map(str, TILE_EXTENTS)), repr(extent))
-        _check_dtype("probe.dtype", self.dtype, BITS)
+        _check_dtype(self.dtype, BITS)
 
     @property
     def sets_rows(self) -> bool:
@@ -184,7 +184,7 @@ def _check(subject: str, value: object, known: tuple[str, ...]) -> None:
         raise SpecError(subject, "must be one of " + ", ".join(known), repr(value))
 
 
-def _check_dtype(subject: str, dtype: object, known: tuple[DType, ...]) -> None:
+def _check_dtype(dtype: object, known: tuple[DType, ...]) -> None:
     if dtype not in known:
         rule = "must be one of " + ", ".join(one.name for one in known)
-        raise SpecError(subject, rule, getattr(dtype, "name", repr(dtype)))
+        raise SpecError("probe.dtype", rule, getattr(dtype, "name", repr(dtype)))

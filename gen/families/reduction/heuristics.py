@@ -66,7 +66,12 @@ def heuristic_configs(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...
             return (
                 _flags(512, 8, 16, 2), _flags(512, 8, 16, 2, CS), _flags(512, 4, 16, 4), _flags(1024, 8, 16, 2),
                 _flags(512, 8, 8, 4), _flags(512, 4, 16, 2, CS), _flags(256, 8, 16, 4),
-                *(_grid(1024, 4, vec, 64, load) for vec in (16, 8) for load in (PLAIN, CS)),
+                *(
+                    ("grid", GridConfig(
+                        threads_per_block=1024, unroll=4, vec_bytes=vec, blocks_per_sm=64, load_modifier=load
+                    ))
+                    for vec in (16, 8) for load in (PLAIN, CS)
+                ),
             )  # fmt: skip
         case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS | ShapeClass.ROWS | ShapeClass.LONG_ROWS:
             short = {
@@ -214,12 +219,6 @@ def _single(
 
 def _flags(threads: int, unroll: int, vec: int, per_sm: int, load: LoadModifier = PLAIN) -> Choice:
     return "flags", FlagsConfig(
-        threads_per_block=threads, unroll=unroll, vec_bytes=vec, blocks_per_sm=per_sm, load_modifier=load
-    )
-
-
-def _grid(threads: int, unroll: int, vec: int, per_sm: int, load: LoadModifier = PLAIN) -> Choice:
-    return "grid", GridConfig(
         threads_per_block=threads, unroll=unroll, vec_bytes=vec, blocks_per_sm=per_sm, load_modifier=load
     )
 

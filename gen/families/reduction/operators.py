@@ -127,23 +127,23 @@ WITH_PLACES = (("argmin", "min"), ("argmax", "max"))
 """A place with what stands there."""
 
 
-def find_operators(op: object, subject: str) -> tuple[Operator, ...]:
+def find_operators(op: object) -> tuple[Operator, ...]:
     """The operators of a name, or of several. Raises SpecError for a name that is none."""
     names = SEVERAL.get(op, (op,)) if isinstance(op, str) else op
     known = (*OPERATORS, *SEVERAL)
     if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
-        raise SpecError(subject, "must be a name or a tuple of names, out of " + ", ".join(known), repr(op))
+        raise SpecError("reduction.op", "must be a name or a tuple of names, out of " + ", ".join(known), repr(op))
     for name in names:
         if name not in OPERATORS:
             meant = get_close_matches(name, known, 1)
             next_step = f"Did you mean {meant[0]}?" if meant else ""
-            raise SpecError(subject, "must be one of " + ", ".join(known), repr(name), next_step=next_step)
+            raise SpecError("reduction.op", "must be one of " + ", ".join(known), repr(name), next_step=next_step)
     if len(set(names)) < len(names):
-        raise SpecError(subject, "must name each statistic once", repr(op))
+        raise SpecError("reduction.op", "must name each statistic once", repr(op))
     found = tuple(OPERATORS[name] for name in names)
     if len(found) > 1 and any(operator.indexed for operator in found) and names not in WITH_PLACES:
         rule = "must be alone where it is argmin or argmax, or " + " or ".join(map(repr, WITH_PLACES))
-        raise SpecError(subject, rule, repr(op))
+        raise SpecError("reduction.op", rule, repr(op))
     return found
 
 

@@ -43,7 +43,7 @@ class ReductionSpec(ShownSpec):
 
     def __post_init__(self) -> None:
         """Checks every field, and makes equal specs alike."""
-        operators = find_operators(self.op, "reduction.op")
+        operators = find_operators(self.op)
         if self.dtype not in DTYPES.values() or self.dtype.kind == "bits":
             got = getattr(self.dtype, "name", repr(self.dtype))
             raise SpecError("reduction.elements", "must be bool, an integer or a floating-point type", got)
@@ -180,7 +180,7 @@ def from_json(content: Mapping[str, Any]) -> ReductionSpec:
     return ReductionSpec(
         op,
         dtype,
-        None if asked == find_operators(op, "reduction.op")[0].result(dtype) else asked,
+        None if asked == find_operators(op)[0].result(dtype) else asked,
         tuple(axis) if isinstance(axis, list | tuple) else axis,
         content.get("keepdims", False),
         content.get("ddof", 0),
@@ -257,7 +257,7 @@ def reduction(
     axes: Any = tuple(map(python_int, axis)) if isinstance(axis, tuple) else python_int(axis)
     if type(axes) is int:
         axes = (axes,)
-    operators = find_operators(op, "reduction.op")
+    operators = find_operators(op)
     result = None if dtype is None else read(dtype, "reduction.dtype")
     if result is not None and not all(operator.takes_dtype for operator in operators):
         own = read(elements, "reduction.elements")
