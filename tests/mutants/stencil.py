@@ -389,9 +389,15 @@ MUTANTS = (
     ),
     # persistent: between blocks
     Mutant("persistent: told before all is written", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="published"),
-    Mutant("persistent: no fence before telling", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="before telling"),
+    Mutant(
+        "persistent: telling releases nothing", ON_PERSISTENT, PERSISTENT, "st.release", "st.relaxed", RACE,
+        at="before telling",
+    ),
     Mutant("persistent: no neighbour is awaited", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="wait"),
-    Mutant("persistent: no fence after waiting", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="after waiting"),
+    Mutant(
+        "persistent: waiting acquires nothing", ON_PERSISTENT, PERSISTENT, "ld.acquire", "ld.relaxed", RACE,
+        at="after waiting",
+    ),
     Mutant("persistent: only some threads wait", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="told"),
     Mutant("persistent: flags stay", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="reset"),
     Mutant(
@@ -405,11 +411,11 @@ MUTANTS = (
     Mutant("persistent: ends take no turns", ON_PERSISTENT, PERSISTENT, "ends + trade % 2", "ends + 0", RACE),
     Mutant(
         "persistent: the last row above is not read", ON_TORUS, PERSISTENT,
-        "from_above + y < kHaloRows", "from_above + y < kHaloRows - 1", WRONG,
+        "from_end + y >= kHaloRows", "from_end + y >= kHaloRows - before", WRONG,
     ),
     Mutant(
         "persistent: the last row below is not read", ON_TORUS, PERSISTENT,
-        "from_below + y < kHaloRows", "from_below + y < kHaloRows - 1", WRONG,
+        "from_end + y >= kHaloRows", "from_end + y >= kHaloRows - !before", WRONG,
     ),
     Mutant(
         "persistent: the last lane at the left is not read", ON_TORUS, PERSISTENT,
@@ -418,6 +424,18 @@ MUTANTS = (
     Mutant(
         "persistent: the wrong side is read", ON_TORUS, PERSISTENT,
         "sides_now + 2 * after_col * side", "sides_now + (2 * after_col + 1) * side", WRONG,
+    ),
+    Mutant(
+        "persistent: the first row above is not read", ON_TORUS, PERSISTENT,
+        "from_end + y < 0", "from_end + y < before", WRONG,
+    ),
+    Mutant(
+        "persistent: warps that end in the halo read none", ON_TORUS, PERSISTENT,
+        "from_end > -kRows && from_end < kHaloRows", "from_end >= 0 && from_end < kHaloRows", WRONG,
+    ),
+    Mutant(
+        "persistent: the right side is written as the left", ON_TORUS, PERSISTENT,
+        "(1LL * right * rows + tile.row)", "(1LL * tile.row)", (RACE, WRONG, UNINITIALISED),
     ),
     Mutant("persistent: halos are written too", ON_PERSISTENT, PERSISTENT, "", "", (RACE, WRONG), at="own columns"),
     Mutant("march: vectors are written where lanes begin", ON_MARCH, MARCH, '"to + by"', '"to"', MISALIGNED),

@@ -37,7 +37,7 @@ _DIRECTIONS = 9  # of flags: the eight neighbours, and itself
 _MAX_UNROLLED_TERMS = 6000  # of a lane in a step, all written out: more leave the instruction cache
 # Until neighbours have each other's cells, and for each row of a warp, whose halos are loaded one after another: from
 # times on an H100. Of a step: a barrier and shared memory.
-_TRADE_SECONDS, _TRADED_ROW_SECONDS, _STEP_CLOCKS = 2.2e-6, 0.15e-6, 120.0
+_TRADE_SECONDS, _TRADED_ROW_SECONDS, _STEP_CLOCKS = 1.45e-6, 0.1e-6, 120.0
 _ISSUED_FOR_A_TERM = 1.15
 _LONGEST = 2**30
 _MOST_SHARED_BYTES = 227 << 10  # of a block, on any device
