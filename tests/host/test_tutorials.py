@@ -53,7 +53,7 @@ SHOWN_BY = {"README": "tests/compile/test_readme.py", "wave": "tests/host/test_b
 RUN_BY = {
     "README": {"make (tune|test)": "test_setup.py", "(.venv/bin/gen export|cmake) .*": "test_export.py"},
     "quickstart": {"make (tune|test)": "test_setup.py"},
-    "CONTRIBUTING": {"(make|.venv/bin/pre-commit|.venv/bin/pytest) .*": "test_setup.py"},
+    "CONTRIBUTING": {"(make|.venv/bin/pre-commit|.venv/bin/pytest) .*|[.]ci/run": "test_setup.py"},
     "export": {"(gen export|cmake|pip wheel|example/example) .*": "test_export.py"},
     "torch": {"cmake .*": "test_torch_operators_in_cpp.py"},
 }
