@@ -317,6 +317,7 @@ void order_of_input(const MovedAxes& axes, int* order) {
     if (axis != by_input[0]) grain = std::gcd(grain, axes.axis[axis].in_stride);
     if (axis != 0) grain = std::gcd(grain, axes.axis[axis].out_stride);
   }
+  if (axes.axis[by_input[0]].in_stride != 1 || axes.axis[0].out_stride != 1) grain = 1;  // elements have gaps
   for (const Int one : {Int(row_axes), Int(col_axes), Int(axes.count), rows, cols, others, grain}) *found++ = one;
   const auto tell = [&](int axis) {
     *found++ = axes.axis[axis].extent, *found++ = axes.axis[axis].in_stride, *found++ = axes.axis[axis].out_stride;

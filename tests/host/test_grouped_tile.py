@@ -50,7 +50,8 @@ def test_groups_cover_each_axis_once_and_begin_with_the_fastest(drawn: tuple[Tra
     assert numbers == [extents[f"group_{what}"] for what in ("rows", "cols", "others")]
     # Vectors of as many elements begin and end where rows do, in both arrays.
     steps = [axis[1] for axis in groups if axis is not cols[0]] + [axis[2] for axis in groups if axis is not rows[0]]
-    assert extents["group_grain"] == gcd(16, rows[0][0], cols[0][0], *steps)
+    has_runs = cols[0][1] == rows[0][2] == 1
+    assert extents["group_grain"] == (gcd(16, rows[0][0], cols[0][0], *steps) if has_runs else 1)
     # The longer of two groups takes no axis that the shorter one could have.
     if of_rows + of_cols < axes:
         by_out, by_in = (sorted(groups, key=itemgetter(at)) for at in (2, 1))
@@ -85,6 +86,16 @@ def test_tiles_of_groups_equal_numpy(host_runner: HostRunner) -> None:
     assert len(made) > len(covers) / 2
     for kernel, case in zip(host_runner.load(made), cases, strict=True):
         failure = check(kernel, host_runner.limits, case)
+        assert failure is None, str(failure)
+
+
+def test_elements_with_gaps_after_each_are_moved_one_by_one(host_runner: HostRunner) -> None:
+    """Of one column in rows that lie apart, no vector holds two elements."""
+    spec = TransposeSpec((1, 0, 2), B32)
+    made = variant(FAMILY, spec, GROUPED, GroupedTileConfig(axes=3))
+    (kernel,) = host_runner.load([made])
+    for gaps in ((15, 0), (0, 3), (15, 3)):
+        failure = check(kernel, host_runner.limits, Case(problem(spec, (64, 48, 1), *gaps), Content.RANDOM))
         assert failure is None, str(failure)
 
 

@@ -42,7 +42,7 @@ def groups_for(spec: TransposeSpec, extents: Extents) -> Extents:
 
     `group0_extent`, `group0_in` and `group0_out` are those of the first axis: the axes of rows come first.
     `group_grain` divides the extents of the fastest axes and all strides but those of 1: vectors of as many elements
-    begin and end where rows do.
+    begin and end where rows do. It is 1 where elements of the fastest axes have gaps.
     """
     numbers = group_sizes(*strides_of(spec, extents))
     return dict(zip(_names(len(spec.axes)), numbers, strict=True))
@@ -83,7 +83,9 @@ def _group_sizes(axes: tuple[Axis, ...], most: int) -> tuple[int, ...]:
     steps += [axis.out_stride for axis in axes if axis is not rows[0]]
     found = [len(rows), len(cols), len(axes)]
     found += [prod(axis.extent for axis in group) for group in (rows, cols, others)]
-    found.append(gcd(_WIDEST, rows[0].extent, cols[0].extent, *steps))
+    # A last axis of one element may leave a gap after every element of the next one: then there are no vectors.
+    has_runs = cols[0].in_stride == rows[0].out_stride == 1
+    found.append(gcd(_WIDEST, rows[0].extent, cols[0].extent, *steps) if has_runs else 1)
     for axis in (*rows, *cols, *others):
         found += [axis.extent, axis.in_stride, axis.out_stride]
     return (*found, *(1, 0, 0) * (most - len(axes)))
