@@ -379,5 +379,5 @@ def test_the_full_table_says_which_kernels_were_not_tuned(note: str, word: str) 
 
 def test_results_that_cannot_be_written_need_another_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(GenError, match=r"file/h\.json cannot be written \(got .*\)\. Make room, or name another file$"):
+    with pytest.raises(GenError, match=r"file/h\.json cannot be written \(got .*\)\. Name another file$"):
         write_results(tmp_path / "file" / "h.json", RESULTS)

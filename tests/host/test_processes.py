@@ -193,13 +193,13 @@ MUTANTS = {
     ),
     "blocks-for-several-processes-share-a-room": (
         "sharded_transpose",
-        "self._room(number, other, ",
-        "self._room(number, number, ",
+        "self._room(number, ~other, ",
+        "self._room(number, ~number, ",
     ),
     "columns-are-read-before-they-have-come": (
         "sharded_transpose",
-        "self.meet()\n\n    def _store",
-        "pass\n\n    def _store",
+        "self.meet()\n\n    def _move",
+        "pass\n\n    def _move",
     ),
 }
 

@@ -145,8 +145,10 @@ def test_a_spec_that_no_name_can_hold_is_called_by_a_digest(made: ReductionSpec)
 
 
 @pytest.mark.parametrize("gap", [0, 3])
-@given(specs(), st.lists(st.integers(1, 4), min_size=1, max_size=4), st.sampled_from((1, 2)))
-def test_every_problem_is_of_a_class_of_its_spec(gap: int, made: ReductionSpec, shape: list[int], step: int) -> None:
+@given(specs(), st.data(), st.sampled_from((1, 2)))
+def test_every_problem_is_of_a_class_of_its_spec(gap: int, made: ReductionSpec, data: st.DataObject, step: int) -> None:
+    axes = max((axis + 1 if axis >= 0 else -axis for axis in made.axis or ()), default=1)
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=axes, max_size=max(axes, 4)))
     try:
         extents = problem(made, [5 * extent for extent in shape], gap=gap, step=step)
     except ShapeError:

@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant("system: a plane's terms go to the sum of the plane behind", ON_MARCH, MARCH,
            '"held[" ~ (loop.index0 - 1) ~ "]"', '"held[" ~ (loop.index0 - 1) % function.held ~ "]"', WRONG),
     Mutant("system: sums go on from the last block's", ON_MARCH, MARCH,
-           'zero if loop.last else', '"held[0]" if loop.last else', WRONG),
+           'zero if loop.last else', '("held[0]" if zero else zero) if loop.last else', WRONG),
     Mutant("system: planes are written before their sums are complete", ON_MARCH, MARCH,
            "turn < kFront + kBack) continue", "turn < kFront + kBack - 1) continue",
            (WRONG, RACE, OUTSIDE_READ, OUTSIDE_WRITE)),
