@@ -86,7 +86,7 @@ def counted(folder: Path, arguments: list[str], **environment: str) -> dict[str,
 @pytest.mark.parametrize(
     "suite",
     [
-        pytest.param(suite, id=name, marks=pytest.mark.exhaustive if name == "numpy_core" else pytest.mark.further)
+        pytest.param(suite, id=name, marks=pytest.mark.further if name == "numpy_lib" else pytest.mark.exhaustive)
         for name, suite in SUITES.items()
     ],
 )
