@@ -53,7 +53,7 @@ SPREADS = (
     Spread(OF_VECTORS.format(16, "pad"), (("kGroups + kPadding", "kGroups"),), most=2.5),
     Spread(OF_VECTORS.format(4, "swz"), (("group ^ col / kElements % kGroups", "group"),)),
     Spread("transpose_10_b32__grouped_tile_a2_v4_x32_y32_u4_ocol", (("kDown + kPadding", "kDown"),), most=1.2),
-    Spread("transpose_10_b32__grouped_tile_a2_v16_x16_y16_u1_ocol", (("kDown + kPadding", "kDown"),), most=1.2),
+    Spread("transpose_10_b32__grouped_tile_a2_v16_x16_y16_u1_ocol", (("kDown + kPadding", "kDown"),), most=1.5),
     Spread("transpose_10_b32__window_tile_t64_c32_w8_ocol", (("kTileCols + kPadding", "kTileCols"),)),
     Spread("transpose_10_b32_in_place__swap_tile_v8_x16_s8", (("group ^ col / kElements % kLanes", "group"),)),
     Spread("transpose_10_b32_in_place__swap_tile_v4_x32_s1", (("kLanes + kPadding", "kLanes"),)),

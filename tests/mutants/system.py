@@ -77,7 +77,7 @@ MUTANTS = (
            "slot >= {{ window.behind }} ? slot - {{ window.behind }} : slot - {{ window.behind }} + kRing", "slot",
            WRONG),
     Mutant("system: a plane's terms go to the sum of the plane behind", ON_MARCH, MARCH,
-           '"held[" ~ (loop.index0 - 1) ~ "]"', '"held[" ~ (loop.index0 - 1) % function.held ~ "]"', WRONG),
+           '"held[" ~ (loop.index0 - 1) ~ "]"', '"held[" ~ (loop.index0 - 2) % function.held ~ "]"', WRONG),
     Mutant("system: sums go on from the last block's", ON_MARCH, MARCH,
            'zero if loop.last else', '("held[0]" if zero else zero) if loop.last else', WRONG),
     Mutant("system: planes are written before their sums are complete", ON_MARCH, MARCH,
