@@ -192,9 +192,8 @@ def _tiles_of_groups(size: int) -> Iterator[GroupedTileConfig]:
         yield GroupedTileConfig(vec_bytes=size, vectors_across=across, vectors_down=down, unroll=unroll)
     if size == 2:
         yield GroupedTileConfig(vectors_across=8)
-        yield GroupedTileConfig(
-            vec_bytes=8, vectors_across=32, vectors_down=32, unroll=4, block_order=Order.ROW
-        )  # fmt: skip
+        eight = GroupedTileConfig(vec_bytes=8, vectors_across=32, vectors_down=32, unroll=4)
+        yield replace(eight, block_order=Order.ROW)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:
