@@ -28,14 +28,11 @@ class FakeTensor(np.ndarray[Any, Any]):
     def permute(self, axes: Sequence[int]) -> FakeTensor:
         return self.transpose(axes)
 
-    def contiguous(self) -> FakeTensor:
-        return np.ascontiguousarray(self).view(FakeTensor)
-
     def to(self, dtype: Any) -> FakeTensor:
         return self.astype(dtype).view(FakeTensor)
 
-    def clone(self) -> FakeTensor:
-        return self.copy().view(FakeTensor)
+    def clone(self, memory_format: str = "preserve") -> FakeTensor:
+        return self.copy("C" if memory_format == "contiguous" else "K").view(FakeTensor)
 
     def copy_(self, other: Array) -> FakeTensor:
         self[...] = other
@@ -80,6 +77,7 @@ def torch() -> Any:
     made.streams = streams
     made.cuda = SimpleNamespace(stream=stream, ExternalStream=int, empty_cache=lambda: None)
     made.compiler = SimpleNamespace(reset=lambda: None)
+    made.contiguous_format = "contiguous"
     made.compiled = []
 
     def compile_(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
