@@ -29,7 +29,7 @@ class FakeTensor(np.ndarray[Any, Any]):
         return self.transpose(axes)
 
     def to(self, dtype: Any) -> FakeTensor:
-        return self.astype(dtype).view(FakeTensor)
+        return self.astype(dtype, copy=False).view(FakeTensor)
 
     def clone(self, memory_format: str = "preserve") -> FakeTensor:
         return self.copy("C" if memory_format == "contiguous" else "K").view(FakeTensor)
