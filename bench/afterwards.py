@@ -75,7 +75,7 @@ def variants(case: str, algorithm: str, config: Any) -> tuple[Variant, ...]:
 def measure(instruments: Instruments, case: str, made: Sequence[Variant]) -> list[Row]:
     """Times each variant with each of what may come next. Raises RunError if one is not what NumPy has."""
     from gen.gpu.kernel import CudaKernel
-    from gen.tune.session import Buffers
+    from gen.tune.gpu_session import Buffers
 
     device, clock, service = instruments.device, instruments.clock, instruments.service
     (found,) = (one for one in public_cases() if one.name == case)

@@ -28,11 +28,11 @@ from gen.paths import output_home
 from gen.runtime.dispatch import Chooser
 from gen.store.trials import Problem, Trial
 from gen.store.winners import Winner
-from gen.tune.attempts import Sources, why_unable
 from gen.tune.device import Entrant
+from gen.tune.one_problem import base_of
+from gen.tune.pipeline import Sources, why_unable
 from gen.tune.race import Finals, finals
 from gen.tune.search import known
-from gen.tune.tuner import base_of
 
 if TYPE_CHECKING:
     from gen.tune.device import TuningDevice

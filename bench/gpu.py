@@ -14,7 +14,7 @@ from gen.proof.error_bounds import Allowance
 from gen.toolchain.compiled import Compiler
 
 if TYPE_CHECKING:
-    from gen.tune.session import CalibratedGpu
+    from gen.tune.gpu_session import CalibratedGpu
 
 
 class BenchGpu(ComparisonGpu):

@@ -67,7 +67,7 @@ def measure(file: Path | None) -> dict[str, Any]:
     """The times of all kernels; the file has those of a family when it is done."""
     need_gpu("python bench/ladder.py")
     from gen.tune.device import IsolatedDevice
-    from gen.tune.session import GpuFactory
+    from gen.tune.gpu_session import GpuFactory
 
     home = output_home()
     compiler = Nvrtc(cache_home(home))

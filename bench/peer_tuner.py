@@ -31,9 +31,9 @@ from gen.families.plans import steps
 from gen.store.trials import Problem, Trial, Trials
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
+from gen.tune.one_problem import Options, tune
 from gen.tune.search import Space
 from gen.tune.targets import problems
-from gen.tune.tuner import Options, tune
 
 PARAMETERS: dict[str, list[Any]] = {
     "block_size_x": [16, 32], "block_size_y": [4, 8, 16], "padding": [0, 1, 2],
@@ -98,7 +98,7 @@ def main() -> int:
 def ours(problem: Problem) -> dict[str, Any]:
     """All of it by gen, from a bare folder: processes started, the device opened and calibrated, finals held."""
     from gen.tune.device import IsolatedDevice
-    from gen.tune.session import GpuFactory
+    from gen.tune.gpu_session import GpuFactory
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)

@@ -47,7 +47,7 @@ from gen.runtime.load import load
 from gen.workers import Report
 
 if TYPE_CHECKING:
-    from gen.tune.session import CalibratedGpu
+    from gen.tune.gpu_session import CalibratedGpu
 
 SCHEMA = 1
 TUNED = "gen tuned"

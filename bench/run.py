@@ -25,14 +25,14 @@ from gen.store.trials import Problem
 from gen.toolchain.farm import CompileFarm, Farm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.device import TuningDevice
+from gen.tune.one_problem import Options
 from gen.tune.outcome import LostError
-from gen.tune.run import run
 from gen.tune.search import Climb
-from gen.tune.tuner import Options
+from gen.tune.several_problems import run
 from gen.workers import Report
 
 if TYPE_CHECKING:
-    from gen.tune.session import CalibratedGpu
+    from gen.tune.gpu_session import CalibratedGpu
 
 MAX_TUNED_STEPS = 48  # of a case as it is tuned: a call of 1,000 tells no more, and takes all of the time
 

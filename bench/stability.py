@@ -31,11 +31,11 @@ from gen.store.trials import Problem, Trials
 from gen.store.winners import TUNED_FILE, text_of_winners
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.attempts import Sources
 from gen.tune.choose import midmean_interval
 from gen.tune.device import Entrant, TuningDevice
+from gen.tune.one_problem import tune
+from gen.tune.pipeline import Sources
 from gen.tune.targets import problems
-from gen.tune.tuner import tune
 
 RUNS = 10
 SAMPLES = 1000
@@ -52,7 +52,7 @@ def main() -> int:
     options = parser.parse_args()
     need_gpu("python bench/stability.py")
     from gen.tune.device import IsolatedDevice
-    from gen.tune.session import GpuFactory
+    from gen.tune.gpu_session import GpuFactory
 
     rows = []
     with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/stability.py"):

@@ -37,9 +37,9 @@ from gen.store.winners import TUNED_FILE, text_of_winners
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.device import Entrant, TuningDevice
+from gen.tune.one_problem import Options, base_of, tune
 from gen.tune.outcome import Outcome
 from gen.tune.search import InOrder, Search, Space
-from gen.tune.tuner import Options, base_of, tune
 
 FAMILY = Stencil()
 SIZES = (8192, 16384)
@@ -167,7 +167,7 @@ def main() -> int:
     options = parser.parse_args()
     need_gpu("python bench/stencil_sweep.py")
     from gen.tune.device import IsolatedDevice
-    from gen.tune.session import GpuFactory
+    from gen.tune.gpu_session import GpuFactory
 
     wanted = [case for case in cases() if not options.only or any(text in str(case) for text in options.only)]
     rows: list[Row] = []

@@ -26,10 +26,10 @@ from gen.store.trials import Problem
 from gen.store.winners import TUNED_FILE, Winner, text_of_winners
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.run import Run, run
+from gen.tune.one_problem import Options
 from gen.tune.search import Climb, Space, exhaustive
+from gen.tune.several_problems import Run, run
 from gen.tune.targets import problems, read_seconds
-from gen.tune.tuner import Options
 
 # Of the calibrated limit, by the problem's name.
 GOALS = {"reduction_sum_f32 268435456": 0.95, "transpose_10_b32 8192 x 8192": 0.85}
@@ -54,7 +54,7 @@ def main() -> int:
     options = parser.parse_args()
     need_gpu("python bench/tune.py")
     from gen.tune.device import IsolatedDevice  # here, so that the table can be made without a GPU
-    from gen.tune.session import GpuFactory
+    from gen.tune.gpu_session import GpuFactory
 
     wanted = problems(FAMILIES, None, {})
     with tempfile.TemporaryDirectory() as folder, alone(0, None, "bench/tune.py"):

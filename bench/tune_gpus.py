@@ -35,8 +35,8 @@ from gen.toolchain.farm import CompileFarm, Farm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.choose import over
 from gen.tune.device import Entrant, Session, TuningDevice
+from gen.tune.one_problem import base_of
 from gen.tune.targets import problems
-from gen.tune.tuner import base_of
 
 PROBLEMS = (("reduction_sum_f32", "2^15"), ("reduction_sum_f32", "2^28"), ("transpose_10_b32", "4096x4096"))
 TUNED = "transpose_10_b32"
@@ -85,7 +85,7 @@ def main() -> int:
     options = parser.parse_args()
     gpu = need_gpu("python bench/tune_gpus.py")
     from gen.tune.device import IsolatedDevice
-    from gen.tune.session import GpuFactory
+    from gen.tune.gpu_session import GpuFactory
 
     numbers = of_one_model(None)
     rates: list[Rate] = []

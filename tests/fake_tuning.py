@@ -21,8 +21,8 @@ from gen.families.base import Limits, Variant
 from gen.families.names import base_variants
 from gen.store.trials import Problem, Status, Trial
 from gen.toolchain.compiled import Compiled, Resources
-from gen.tune.attempts import why_unable
 from gen.tune.device import Entrant, Rounds
+from gen.tune.pipeline import why_unable
 from gen.tune.search import Space, exhaustive
 
 if TYPE_CHECKING:

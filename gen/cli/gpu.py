@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gen.store.trials import Problem
     from gen.toolchain.farm import CompileFarm
     from gen.tune.device import IsolatedDevice
+    from gen.tune.one_problem import Options
     from gen.tune.parallel import ParallelTuning
-    from gen.tune.run import Run
-    from gen.tune.tuner import Options
+    from gen.tune.several_problems import Run
 
 
 COMPILERS = ("nvrtc", "nvcc")
@@ -64,7 +64,7 @@ def farm_of(compiler: str, home: Path) -> CompileFarm:
 def device_of(index: int, compiler: str, home: Path) -> IsolatedDevice:
     """The GPU, in a process of its own."""
     from gen.tune.device import IsolatedDevice
-    from gen.tune.session import GpuFactory
+    from gen.tune.gpu_session import GpuFactory
 
     return IsolatedDevice(GpuFactory(index, compiler_of(compiler, home), home))
 
@@ -74,8 +74,8 @@ def parallel_tuning(
 ) -> ParallelTuning:
     """The GPUs of these numbers, for a run of so many problems."""
     from gen.tune.device import IsolatedDevice
+    from gen.tune.gpu_session import GpuFactory
     from gen.tune.parallel import ParallelTuning
-    from gen.tune.session import GpuFactory
 
     made = compiler_of(compiler, home)
     openers = {f"GPU {number}": partial(IsolatedDevice, GpuFactory(number, made, home)) for number in numbers}
@@ -110,7 +110,7 @@ def of_one_model(asked: tuple[int, ...] | None) -> tuple[int, ...]:
 
 
 class Tuner(Protocol):
-    """Tunes problems, as `gen.tune.run.run` does."""
+    """Tunes problems, as `gen.tune.several_problems.run` does."""
 
     def __call__(
         self, problems: Sequence[Problem], *, budget: float | None, options: Options, evidence: Mapping[str, object],
@@ -126,7 +126,7 @@ def of_machine(
     problems: int,
 ) -> Iterator[Tuner]:  # fmt: skip
     """Tunes so many problems on the GPUs asked for, or on all of one model that nobody uses; kept to this run."""
-    from gen.tune.run import run
+    from gen.tune.several_problems import run
 
     with alone_on_each(of_one_model(asked), budget, any_of_them=asked is None) as numbers:
         if len(numbers) > 1:
@@ -143,7 +143,7 @@ def of_cluster(
 ) -> Iterator[Tuner]:
     """Tunes on the cores of a Dask cluster, and its GPUs of one model, whose name has this text in it."""
     from gen.tune.cluster import Cluster, MachineTools
-    from gen.tune.run import run
+    from gen.tune.several_problems import run
 
     check_compiler(compiler)
     with Cluster(scheduler, MachineTools(compiler)) as cluster, cluster.devices(model) as device:

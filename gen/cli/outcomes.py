@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from gen.store.trials import Problem
     from gen.tune.outcome import Outcome
-    from gen.tune.run import Run
+    from gen.tune.several_problems import Run
     from gen.tune.verify import Check
 
 

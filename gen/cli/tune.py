@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gen.families.base import Family, Limits
     from gen.gpu.device import GpuInfo
     from gen.store.trials import Problem
-    from gen.tune.tuner import Options
+    from gen.tune.one_problem import Options
 
 
 WHOLE_CATALOGUE = 60.0  # seconds, unless told otherwise; a rerun goes on from there
@@ -173,10 +173,10 @@ def tune(
     from gen.families.base import WIDEST
     from gen.gpu.device import find_gpu
     from gen.store.folder import known_specs
+    from gen.tune.one_problem import Options
     from gen.tune.prune import read_rules
     from gen.tune.search import Climb, exhaustive
     from gen.tune.targets import problems, read_runtime_parameters
-    from gen.tune.tuner import Options
 
     limit = seconds = None if budget is None else read_seconds(budget)
     number, parts = (1, 1) if part is None else read_part(part)

@@ -21,7 +21,7 @@ from gen.gpu.timing import Protocol as Caches
 from gen.gpu.timing import Sample
 
 if TYPE_CHECKING:
-    from gen.tune.session import CalibratedGpu
+    from gen.tune.gpu_session import CalibratedGpu
 
 POISON = 0xFFC1A5A5  # not a number in f32, and large in all integers
 _VECTOR = 16  # bytes: what service kernels move at a time

@@ -20,7 +20,7 @@ from gen.gpu.timing import Protocol as Caches
 from gen.workers import Ended, Report, result_of
 
 if TYPE_CHECKING:
-    from gen.tune.session import CalibratedGpu
+    from gen.tune.gpu_session import CalibratedGpu
 
 IMPORT_SECONDS = 120.0  # after which a library that is imported is taken for hung
 MAX_STRIKES = 2  # crashes and hangs, after which a peer is left out of further cases
@@ -49,7 +49,7 @@ class LibrariesFactory:
         print_to(self.log)
         from gen.paths import cache_home
         from gen.toolchain.nvrtc import Nvrtc
-        from gen.tune.session import GpuFactory
+        from gen.tune.gpu_session import GpuFactory
 
         if self.compiled is not None:
             keep_compiled_in(self.compiled, os.environ)

@@ -33,8 +33,7 @@ from gen.proof.build import Builder, Source
 from gen.proof.code import Code, Kernel, Taken, Variable, together
 from gen.proof.faults import HostFault, Line, Place, explain, explain_divergent_barrier, explain_undefined, locate
 from gen.proof.launch_checks import POINTER, check_arguments, check_launch, packed, resident_blocks, spelled
-from gen.proof.memory import Arena, ScratchMemory, Shadow, Span
-from gen.proof.storage import Share, Storage, levels_of
+from gen.proof.memory import Arena, ScratchMemory, Shadow, Share, Span, Storage, levels_of
 
 __all__ = ["HostFault", "HostKernel", "HostRunner"]
 

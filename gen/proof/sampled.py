@@ -34,9 +34,8 @@ from gen.proof.error_bounds import disagreement, sharpened
 from gen.proof.failures import AGAIN, REFUSED, UNTOUCHED, WRONG, Failure
 from gen.proof.faults import Place
 from gen.proof.host import HostKernel
-from gen.proof.memory import Marks, Range, distinct, pattern
+from gen.proof.memory import Marks, Range, Share, Storage, distinct, levels_of, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
-from gen.proof.storage import Share, Storage, levels_of
 
 EDGES = (2**31, 2**32)  # where a signed and an unsigned index of 32 bits end
 MULTIPROCESSORS = 2**16 + 1  # also a grid that is as large as the device then has many blocks, each with little to do

@@ -24,10 +24,9 @@ from gen.proof.build import LINE
 from gen.proof.code import Variable
 from gen.proof.faults import HostFault, Line, Place
 from gen.proof.host import HostKernel
-from gen.proof.memory import Range
+from gen.proof.memory import Range, Share, Storage
 from gen.proof.native import ANY_STEPS, CodePlace, Trace
 from gen.proof.native import Access as Slot
-from gen.proof.storage import Share, Storage
 from gen.proof.traffic import CONSTANT, EVENT, GLOBAL, Access, Counted, Traffic, count
 
 WHOLE = 512  # blocks: a launch of as many may run whole

@@ -221,7 +221,7 @@ def main() -> None:
     from gen.gpu.timing import Instruments
     from gen.store.trials import Problem
     from gen.toolchain.nvrtc import Nvrtc
-    from gen.tune.session import Buffers
+    from gen.tune.gpu_session import Buffers
 
     request = json.loads(sys.argv[1])
     known = families(*request["families"])

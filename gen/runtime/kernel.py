@@ -20,8 +20,8 @@ from gen.families.extents import checked_runtime_parameters, dense_strides, exte
 from gen.families.plans import Step, steps
 from gen.gpu.device import LEGACY_STREAM, Code, Device, DriverFunctions, Graph, Prepared
 from gen.runtime.arrays import Given, Kind, Shape, adopted, adopted_on_host, as_bytes, handle_of, make, read, stream_of
+from gen.runtime.device_code import Loader
 from gen.runtime.dispatch import Choice, Chooser
-from gen.runtime.loader import Loader
 from gen.runtime.signature import ALIGNMENT, Results, Signature
 from gen.runtime.tuning import FirstCalls
 from gen.runtime.workspace import Buffers, Needed, Workspace

@@ -22,9 +22,9 @@ from gen.families.transpose import TransposeSpec
 from gen.gpu import device as gpus
 from gen.gpu.device import Device, Peer
 from gen.paths import cache_home, output_home
+from gen.runtime.device_code import Loader, text_of
 from gen.runtime.dispatch import Choice, Chooser, family_and_spec, winners_of
 from gen.runtime.kernel import Kernel
-from gen.runtime.loader import Loader, text_of
 from gen.runtime.processes import Processes, alike
 from gen.runtime.sharded import check_distinct, items_of
 from gen.runtime.sharded_kernel import ShardedKernel

@@ -37,7 +37,7 @@ from gen.tune.device import Entrant, IsolatedDevice, IsolatedSession, Rounds, of
 from gen.tune.pool import DevicePool
 
 if TYPE_CHECKING:
-    from gen.tune.session import CalibratedGpu
+    from gen.tune.gpu_session import CalibratedGpu
 
 _log = logging.getLogger(__name__)
 RESOURCE = "GPU"  # that workers announce: how many they have
@@ -87,7 +87,7 @@ class MachineTools:
 
     def factory(self, number: int) -> Callable[[], CalibratedGpu]:
         """What opens it."""
-        from gen.tune.session import GpuFactory
+        from gen.tune.gpu_session import GpuFactory
 
         return GpuFactory(number, self.compiler(), output_home())
 

@@ -21,7 +21,7 @@ from gen.workers import Ended, Last, Report, Restore, Workers
 
 if TYPE_CHECKING:
     from gen.gpu.timing import Calibration
-    from gen.tune.session import CalibratedGpu, GpuSession
+    from gen.tune.gpu_session import CalibratedGpu, GpuSession
 
 ATTEMPT_SECONDS = 10.0  # in which an attempt must end, and a sample of a finalist
 OTHER_SECONDS = 600.0  # for all else, where no kernel in doubt runs: NumPy may take its time

@@ -30,10 +30,10 @@ from gen.store.trials import Problem, Trial, Trials
 from gen.store.winners import Winner, first_calls_of, found_at_first_calls, merged, text_of_winners
 from gen.toolchain.compiled import Compiled, Compiler
 from gen.tune.device import SWITCH_SECONDS, Entrant, Rounds
+from gen.tune.gpu_session import CalibratedGpu, GpuSession
+from gen.tune.one_problem import Options, tune
 from gen.tune.outcome import winner_of
 from gen.tune.search import Climb
-from gen.tune.session import CalibratedGpu, GpuSession
-from gen.tune.tuner import Options, tune
 
 ENOUGH = 0.99  # of the limit: nothing is gained beyond it
 MAX_COMPILING = 16  # sources at once; threads of one process wait for each other's memory beyond that

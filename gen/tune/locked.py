@@ -24,7 +24,7 @@ from gen.store.winners import (
     text_of_winners,
     write_lock,
 )
-from gen.tune.run import keep
+from gen.tune.several_problems import keep
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from gen.store.folder import SPECS_FILE, known_specs, read_calibrations, read_sp
 from gen.store.trials import FILE as TRIALS_FILE
 from gen.store.trials import Trials
 from gen.store.winners import Winner, check_unlocked, read_winners
-from gen.tune.run import keep
+from gen.tune.several_problems import keep
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,11 @@ from gen.store.trials import Problem
 from gen.store.winners import check_unlocked
 from gen.toolchain.compiled import Compiler
 from gen.toolchain.farm import CompileFarm
-from gen.tune.attempts import Sources
+from gen.tune.one_problem import Options
 from gen.tune.outcome import Interrupted, LostError, Outcome
+from gen.tune.pipeline import Sources
 from gen.tune.pool import DevicePool, PooledDevice
-from gen.tune.run import Run, run, weights_of
-from gen.tune.tuner import Options
+from gen.tune.several_problems import Run, run, weights_of
 from gen.workers import WAIT_SECONDS, Ended, Report, Workers, result_of
 
 _log = logging.getLogger(__name__)
@@ -207,7 +207,7 @@ class ParallelTuning:
         evidence: Mapping[str, object] | None = None,
         tick: Callable[[Problem, int, int], None] = lambda _problem, _done, _all: None,
     ) -> Run:  # fmt: skip
-        """Tunes the problems, in order, as many at once as there are tuners; otherwise as `gen.tune.run.run`.
+        """Tunes the problems in order, as many at once as there are tuners; otherwise as `several_problems.run`.
 
         Raises what that raises, once all that was begun has ended.
         """

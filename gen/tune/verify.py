@@ -16,7 +16,7 @@ from gen.store.winners import TUNED_FILE, Winner
 from gen.toolchain.farm import Farm
 from gen.tune.choose import STAY_RATIO, Interval, paired_ratio
 from gen.tune.device import Entrant, Session, TuningDevice
-from gen.tune.tuner import base_of
+from gen.tune.one_problem import base_of
 
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNCLEAR"]
 FIRST_ROUNDS = 30  # before the first verdict; then as many again as there were, until it is clear

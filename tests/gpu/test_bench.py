@@ -25,7 +25,7 @@ from gen.families.names import find_family
 from gen.families.transpose import permutation
 from gen.gpu.timing import Calibration, Instruments, Protocol
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.session import CalibratedGpu
+from gen.tune.gpu_session import CalibratedGpu
 from tests.host.cli.command import run
 
 CASES = (

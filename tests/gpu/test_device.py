@@ -25,7 +25,7 @@ from gen.gpu.timing import GRAPH_LAUNCHES, Instruments, Protocol
 from gen.store.trials import Problem
 from gen.toolchain.compiled import Compiled
 from gen.toolchain.nvrtc import Nvrtc
-from gen.tune.session import Buffers
+from gen.tune.gpu_session import Buffers
 
 ADD = 'extern "C" __global__ void add(int* to, int what) { to[threadIdx.x] += what; }'
 

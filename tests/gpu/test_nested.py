@@ -24,7 +24,7 @@ from gen.report.ladder import listed, timed
 from gen.toolchain.link import find_linker
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.device import IsolatedDevice
-from gen.tune.session import GpuFactory
+from gen.tune.gpu_session import GpuFactory
 from tests.host.test_mutants import changed
 from tests.mutants import nested
 from tests.mutants.change import Mutant

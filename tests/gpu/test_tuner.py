@@ -25,10 +25,10 @@ from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.choose import Interval, paired_ratio
 from gen.tune.device import Entrant, IsolatedDevice
-from gen.tune.run import run
+from gen.tune.gpu_session import GpuFactory
+from gen.tune.one_problem import Options, tune
 from gen.tune.search import InOrder, Search, Space
-from gen.tune.session import GpuFactory
-from gen.tune.tuner import Options, tune
+from gen.tune.several_problems import run
 
 TRANSPOSE = find_family(FAMILIES, "transpose")
 MATRIX = TRANSPOSE.catalogue[0]

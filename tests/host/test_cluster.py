@@ -27,8 +27,8 @@ from gen.store.trials import Trials
 from gen.store.winners import TUNED_FILE, is_locked, read_winners, text_of_winners
 from gen.tune import cluster as module
 from gen.tune.cluster import Cluster, on_each_worker
+from gen.tune.one_problem import Options, tune
 from gen.tune.search import Space
-from gen.tune.tuner import Options, tune
 from tests.fake_cluster import FakeTools
 from tests.fake_tuning import FakeFarm, FakeTuningDevice, time_of
 from tests.host.test_pool import PROBLEM, some, text_of, told

@@ -15,8 +15,8 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_family
 from gen.store.trials import FILE, Problem, Trials
+from gen.tune.one_problem import Options, tune
 from gen.tune.search import InOrder, Search, Space
-from gen.tune.tuner import Options, tune
 from gen.workers import fork
 from tests.fake_tuning import FakeFarm, FakeTuningDevice, time_of
 

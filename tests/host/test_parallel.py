@@ -20,11 +20,11 @@ from gen.store.trials import Problem, Trials
 from gen.store.winners import read_winners
 from gen.tune import locked
 from gen.tune.device import IsolatedDevice
+from gen.tune.one_problem import Options
 from gen.tune.outcome import Interrupted, LostError
 from gen.tune.parallel import ParallelTuning
-from gen.tune.run import Run, run
 from gen.tune.search import InOrder, Search, Space
-from gen.tune.tuner import Options
+from gen.tune.several_problems import Run, run
 from tests.fake_cluster import PlainCompiler
 from tests.fake_tuning import DyingBench, FakeFarm, FakeTuningDevice, time_of
 

@@ -11,7 +11,7 @@ import pytest
 from gen.families.base import Plan
 from gen.families.expr import size
 from gen.proof.host import HostFault
-from gen.proof.storage import levels_of
+from gen.proof.memory import levels_of
 from tests.host.host_kernels import COPY, COPY_PLAN, COUNT, IN, OUT, one_launch, run_text
 
 

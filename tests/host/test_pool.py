@@ -22,10 +22,10 @@ from gen.families.names import find_family
 from gen.store.trials import Problem, Trial, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune.device import Entrant, IsolatedDevice, Rounds
+from gen.tune.one_problem import Options, tune
 from gen.tune.outcome import LostError, Outcome
 from gen.tune.pool import DevicePool
 from gen.tune.search import InOrder, Search, Space, exhaustive
-from gen.tune.tuner import Options, tune
 from tests.fake_tuning import DyingBench, FakeFarm, FakeSession, FakeTuningDevice, time_of
 
 REDUCTION = find_family(FAMILIES, "reduction")

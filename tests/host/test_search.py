@@ -21,9 +21,9 @@ from gen.families.names import base_variants, find_family, legal_space, search_s
 from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune.device import Entrant
+from gen.tune.one_problem import Options
 from gen.tune.prune import IN_FLIGHT_DIVISOR, MAX_SPILLED_BYTES, MIN_WARPS, RULES, Pruning, read_rules
 from gen.tune.search import FIRST_SAMPLE_VARIANTS, Climb, Search, Space, exhaustive
-from gen.tune.tuner import Options
 from tests.fake_family import FakeAlgorithm, FakeFamily, FakeSpec
 
 H100 = Limits.of("sm_90")

@@ -41,7 +41,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDevice:
     """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("gen.tune.first_call.Climb", lambda space, **_: InOrder(space, ()))
-    monkeypatch.setattr("gen.tune.session.WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr("gen.tune.gpu_session.WARM_UP_SECONDS", 0.0)
     gpu = FakeDevice(OracleRunner())
     gpu.usual_us = 100.0
     return gpu

@@ -10,8 +10,8 @@ from gen.families import FAMILIES
 from gen.families.names import find_family, search_space, variant
 from gen.store.trials import Problem
 from gen.store.winners import read_winners
+from gen.tune.one_problem import base_of
 from gen.tune.targets import problems
-from gen.tune.tuner import base_of
 from tests.fake_tuning import FakeTuningDevice
 
 TRANSPOSE = problems(FAMILIES, "transpose_10_b32", {})[:1]

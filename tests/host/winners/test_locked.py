@@ -24,7 +24,7 @@ from gen.store.winners import (
 )
 from gen.tune import locked
 from gen.tune.merge import merge
-from gen.tune.run import keep
+from gen.tune.several_problems import keep
 from tests.fake_tuning import FakeTuningDevice
 from tests.host.cli.command import run
 from tests.host.winners.given import EVERY, TALL, WIDE

@@ -14,9 +14,9 @@ from gen.families.base import Variant
 from gen.families.regions import Bound, Region
 from gen.store.trials import Trials
 from gen.store.winners import TUNED_FILE, Winner
-from gen.tune.attempts import Sources
 from gen.tune.choose import Interval
-from gen.tune.tuner import Options, tune
+from gen.tune.one_problem import Options, tune
+from gen.tune.pipeline import Sources
 from gen.tune.verify import FIRST_ROUNDS, MAX_ROUNDS, Check, verdict_of, verify
 from tests.fake_tuning import FakeFarm, FakeTuningDevice
 from tests.host.winners.given import BASE, EVERY, TALL, TRANSPOSE, WIDE, timed

@@ -19,12 +19,12 @@ from gen.families import FAMILIES
 from gen.gpu.timing import Calibration, Instruments
 from gen.store.folder import CALIBRATION_FILE, read_calibrations
 from gen.store.winners import TUNED_FILE, read_winners
-from gen.tune import run as tuning
+from gen.tune import several_problems as tuning
 from tests.fake_process import FakeProcess
 from tests.fake_tuning import FakeFarm, FakeSession, FakeTuningDevice
 from tests.host.cli.command import CHECKOUT, run
-from tests.host.run.given import ALL, TRANSPOSE, gen
-from tests.host.run.test_winners import _names
+from tests.host.several_problems.given import ALL, TRANSPOSE, gen
+from tests.host.several_problems.test_winners import _names
 
 
 def test_the_command_shows_a_line_for_each_problem(gpu: FakeTuningDevice, home: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from gen.families.base import Limits, Plan, Variant
 from gen.store.trials import Trial, Trials
 from gen.toolchain.compiled import Compiled
-from gen.tune import race, tuner
+from gen.tune import one_problem, race
 from gen.tune.choose import choose
 from gen.tune.device import Entrant, Rounds
 from gen.tune.outcome import Outcome, displaces, outcome_of, tried_as, winner_of
@@ -30,8 +30,8 @@ from gen.tune.race import (
 )
 from tests.fake_family import called_variant
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice
-from tests.host.tuner.given import ALL, BASE, FIRST, MAY_WIN, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
-from tests.host.tuner.test_reruns import Ticking
+from tests.host.one_problem.given import ALL, BASE, FIRST, MAY_WIN, NAMES, PROBLEM, SECOND, THIRD, times, tuned, won
+from tests.host.one_problem.test_reruns import Ticking
 
 
 def unsettled(us: Callable[[Variant], float], own_noise: float, trials: Trials) -> tuple[FakeTuningDevice, Outcome]:
@@ -88,9 +88,9 @@ def test_the_first_heat_leaves_out_what_is_much_slower_or_takes_too_long(trials:
     tuned(device, trials)
     assert len(device.finals[0][0]) == 20  # the others take ten times as long
     right = [Trial(made, "ok", times_us=(1e4 + place,)) for place, made in enumerate([*ALL, *ALL, *ALL])]
-    assert len(tuner._first_heat(right, None)) == FIRST_HEAT_VARIANTS
-    assert FINALISTS < len(tuner._first_heat(right, 2.0)) < FIRST_HEAT_VARIANTS
-    assert [one.variant for one in tuner._first_heat(right, 0.1)] == ALL[:FINALISTS]
+    assert len(one_problem._first_heat(right, None)) == FIRST_HEAT_VARIANTS
+    assert FINALISTS < len(one_problem._first_heat(right, 2.0)) < FIRST_HEAT_VARIANTS
+    assert [one.variant for one in one_problem._first_heat(right, 0.1)] == ALL[:FINALISTS]
 
 
 def test_a_settled_finalist_is_timed_no_more_and_the_fastest_to_the_end(trials: Trials) -> None:

@@ -1,4 +1,4 @@
-"""Problems, times and runs that the tests of the tuner share."""
+"""Problems, times and runs that the tests of tuning one problem share."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gen.families.base import Limits, Variant
 from gen.families.names import find_family, find_variant
 from gen.gpu.timing import METHOD
 from gen.store.trials import Problem, Setting, Trials
+from gen.tune.one_problem import tune
 from gen.tune.outcome import Outcome
 from gen.tune.search import Space
-from gen.tune.tuner import tune
 from tests.fake_tuning import FakeFarm, FakeTuningDevice, candidates
 
 STENCIL = find_family(FAMILIES, "stencil")

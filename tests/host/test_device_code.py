@@ -11,8 +11,8 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.names import find_variant
 from gen.families.plans import Plan
-from gen.runtime import loader
-from gen.runtime.loader import text_of
+from gen.runtime import device_code
+from gen.runtime.device_code import text_of
 from tests.fake_family import fake_variant
 
 NAME = "reduction_sum_f32__single_tpb256_u4_v16_shared"
@@ -27,7 +27,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(made.name)
         return render(made)
 
-    monkeypatch.setattr(loader, "render", count)
+    monkeypatch.setattr(device_code, "render", count)
     return names
 
 
@@ -46,7 +46,7 @@ def test_it_is_rendered_again_when_gen_has_changed(
     (kept,) = (tmp_path / "texts").rglob("*.cu")
     kept.write_bytes(kept.read_bytes().replace(b"float", b"doubt", 1))  # damaged
     assert text_of(made, tmp_path) == render(made)
-    monkeypatch.setattr(loader, "_digest", lambda: "of another gen")
+    monkeypatch.setattr(device_code, "_digest", lambda: "of another gen")
     text_of(made, tmp_path)
     assert len(rendered) == 3
 
@@ -55,8 +55,8 @@ def test_every_file_that_texts_are_made_of_counts(tmp_path: Path, monkeypatch: p
     (tmp_path / "common").mkdir()
     partial = tmp_path / "common" / "partial.jinja"
     partial.write_text("one")
-    monkeypatch.setattr(loader, "templates_root", lambda: tmp_path)
-    digest = loader._digest.__wrapped__
+    monkeypatch.setattr(device_code, "templates_root", lambda: tmp_path)
+    digest = device_code._digest.__wrapped__
     first = digest()
     assert digest() == first
     partial.write_text("two")
@@ -71,6 +71,6 @@ def test_a_folder_that_cannot_be_written_to_costs_time_only(tmp_path: Path, rend
 
 
 def test_texts_of_families_outside_of_gen_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "render", lambda made: made.name)
+    monkeypatch.setattr(device_code, "render", lambda made: made.name)
     assert text_of(fake_variant("elsewhere", (), Plan(())), tmp_path) == "fake_elsewhere__fake"
     assert list(tmp_path.iterdir()) == []

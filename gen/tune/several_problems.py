@@ -25,10 +25,10 @@ from gen.store.winners import (
     text_of_winners,
 )
 from gen.toolchain.farm import Farm
-from gen.tune.attempts import Sources
 from gen.tune.device import TuningDevice
+from gen.tune.one_problem import Options, to_come, tune
 from gen.tune.outcome import Interrupted, LostError, Outcome, displaces, winner_of
-from gen.tune.tuner import Options, to_come, tune
+from gen.tune.pipeline import Sources
 
 PROBLEM_OVERHEAD_VARIANTS = 150  # variants that could be tried while a problem is made ready and its finals are held
 Winners = tuple[Winner, ...]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gen.store.trials import Problem
-from tests.host.session.given import PROBLEM, Bench
+from tests.host.gpu_session.given import PROBLEM, Bench
 
 
 @pytest.fixture

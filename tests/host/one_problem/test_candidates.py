@@ -8,11 +8,11 @@ from gen.errors import CompileError, RunError
 from gen.families.base import Variant
 from gen.families.names import search_space
 from gen.store.trials import Problem, Status, Trials
+from gen.tune.one_problem import Options
 from gen.tune.outcome import winner_of
 from gen.tune.search import Climb
-from gen.tune.tuner import Options
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeTuningDevice, candidates
-from tests.host.tuner.given import (
+from tests.host.one_problem.given import (
     ALL,
     BASE,
     FIRST,

@@ -15,7 +15,7 @@ from gen.gpu.timing import Calibration, Clock
 from gen.store.trials import Problem, Trial
 from gen.toolchain.compiled import Compiled, Resources
 from gen.tune.device import Entrant, Rounds
-from gen.tune.session import CalibratedGpu
+from gen.tune.gpu_session import CalibratedGpu
 from tests.fake_device import After, FakeDevice
 from tests.fakes import OracleRunner
 
@@ -35,7 +35,7 @@ class Bench:
     """A session on the fake, whose kernels misbehave where they are told to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, problem: Problem = PROBLEM, base: Variant = BASE) -> None:
-        monkeypatch.setattr("gen.tune.session.WARM_UP_SECONDS", 0.0)
+        monkeypatch.setattr("gen.tune.gpu_session.WARM_UP_SECONDS", 0.0)
         self.gpu = FakeDevice(OracleRunner())
         self.gpu.enter()
         self.faults = self.gpu.after

@@ -13,7 +13,7 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.store.trials import Problem
 from gen.store.winners import Winner
-from gen.tune.run import Run, run
+from gen.tune.several_problems import Run, run
 from gen.tune.targets import problems
 from tests import documented
 from tests.fake_tuning import FakeFarm, FakeTuningDevice

@@ -14,15 +14,15 @@ import pytest
 from gen.families.base import Variant
 from gen.store.trials import Status, Trial, Trials
 from gen.toolchain.compiled import Compiled
-from gen.tune import attempts, tuner
-from gen.tune.attempts import Sources
+from gen.tune import one_problem, pipeline
 from gen.tune.device import Entrant
+from gen.tune.one_problem import Options
 from gen.tune.outcome import Interrupted, displaces
+from gen.tune.pipeline import Sources
 from gen.tune.race import ROUNDS_PER_CHECK
 from gen.tune.search import Climb, InOrder, Search, Space
-from gen.tune.tuner import Options
 from tests.fake_tuning import SAMPLES, FakeFarm, FakeSession, FakeTuningDevice, candidates
-from tests.host.tuner.given import (
+from tests.host.one_problem.given import (
     ALL,
     BASE,
     FIRST,
@@ -110,7 +110,7 @@ def test_a_search_is_told_of_all_that_is_known_and_of_the_fastest_first(
     (recorder,) = recorders
     fastest = [one.variant.name for one in sorted(earlier.trials, key=lambda one: (one.median_us, one.variant.name))]
     assert recorder.before is not None
-    assert set(fastest[: attempts.FIRST_RECORDED_TRIALS]) <= set(recorder.before)
+    assert set(fastest[: pipeline.FIRST_RECORDED_TRIALS]) <= set(recorder.before)
     assert sorted(recorder.told) == sorted(NAMES)
     assert sorted({*found, *recorder.given}) == sorted(NAMES)
     assert {name for name, _ in device.attempts} == set(NAMES) - set(found) - {THIRD}
@@ -181,11 +181,11 @@ def test_another_device_driver_or_compiler_starts_anew(trials: Trials) -> None:
 def test_a_deadline_leaves_out_the_rest_and_still_has_a_winner(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     device = FakeTuningDevice(times(_5=5.0))
     clock = Ticking(lambda: float(len(device.attempts)))
-    monkeypatch.setattr(attempts, "time", clock)
-    monkeypatch.setattr(tuner, "time", clock)
+    monkeypatch.setattr(pipeline, "time", clock)
+    monkeypatch.setattr(one_problem, "time", clock)
     outcome = tuned(device, trials, deadline=20.0)  # a fifth of it is for the finals, 3 s at most
     assert won(outcome) == MAY_WIN[5]
-    assert 17 <= len(outcome.trials) == trials.count() <= 17 + attempts.MAX_QUEUED_ATTEMPTS
+    assert 17 <= len(outcome.trials) == trials.count() <= 17 + pipeline.MAX_QUEUED_ATTEMPTS
     assert outcome.left_out == len(NAMES) - len(outcome.trials)
     assert outcome.finals is not None
 
@@ -195,8 +195,8 @@ def test_a_problem_whose_share_is_used_up_has_finals_while_the_run_has_time(
 ) -> None:
     device = FakeTuningDevice(times(_5=5.0))
     clock = Ticking(lambda: 100.0 * (len(device.attempts) > 15))  # the last attempt takes too long
-    monkeypatch.setattr(attempts, "time", clock)
-    monkeypatch.setattr(tuner, "time", clock)
+    monkeypatch.setattr(pipeline, "time", clock)
+    monkeypatch.setattr(one_problem, "time", clock)
     outcome = tuned(device, trials, deadline=20.0, latest=200.0)
     assert won(outcome) == MAY_WIN[5]
     assert len(outcome.trials) < len(NAMES)
@@ -245,8 +245,8 @@ def test_what_one_problem_gave_up_another_of_the_run_tries_once(
     sources = Sources(farm, H100.arch, text_of)
     with monkeypatch.context() as patch:
         clock = Ticking(lambda: 100.0 * (len(farm.begun) > 4))
-        patch.setattr(attempts, "time", clock)
-        patch.setattr(tuner, "time", clock)
+        patch.setattr(pipeline, "time", clock)
+        patch.setattr(one_problem, "time", clock)
         tuned(FakeTuningDevice(), trials, farm, sources=sources, deadline=20.0)
     assert len(farm.begun) > 4
     device, other = FakeTuningDevice(), Trials(tmp_path / "other")
@@ -307,7 +307,7 @@ def test_an_interrupt_keeps_what_has_just_ended(trials: Trials, monkeypatch: pyt
         if entrant.name == BASE:
             return ended
         late.append((Future(), ended.result()))
-        if len(late) == attempts.MAX_QUEUED_ATTEMPTS:
+        if len(late) == pipeline.MAX_QUEUED_ATTEMPTS:
             for future, trial in late[:-1]:
                 future.set_result(trial)
             raise KeyboardInterrupt
@@ -316,7 +316,7 @@ def test_an_interrupt_keeps_what_has_just_ended(trials: Trials, monkeypatch: pyt
     monkeypatch.setattr(FakeSession, "submit", end_late)
     with pytest.raises(Interrupted):
         tuned(FakeTuningDevice(), trials)
-    assert trials.count() == 1 + attempts.MAX_QUEUED_ATTEMPTS - 1
+    assert trials.count() == 1 + pipeline.MAX_QUEUED_ATTEMPTS - 1
 
 
 def test_an_interrupt_keeps_what_was_tried_and_a_rerun_goes_on(trials: Trials) -> None:

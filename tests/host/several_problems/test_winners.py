@@ -19,12 +19,12 @@ from gen.families.stencil import StencilSpec
 from gen.store.folder import read_specs, variants_of_home
 from gen.store.trials import Problem, Trials
 from gen.store.winners import TUNED_FILE, Winner, merged, read_winners, text_of_winners
-from gen.tune import run as module
-from gen.tune import tuner
+from gen.tune import one_problem
+from gen.tune import several_problems as module
 from gen.tune.device import Entrant
 from gen.tune.targets import problems
 from tests.fake_tuning import FakeSession, FakeTuningDevice, candidates
-from tests.host.run.given import ALL, EVIDENCE, FOREIGN, TRANSPOSE, by_length, gen, tuned
+from tests.host.several_problems.given import ALL, EVIDENCE, FOREIGN, TRANSPOSE, by_length, gen, tuned
 
 
 def test_a_run_writes_a_sorted_line_for_each_winner(home: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_winner_so_far_is_that_of_the_device_spec_and_class(home: Path, monk
 
     def tune(*arguments: Any, incumbent: str | None, **options: Any) -> Any:
         told.append(incumbent)
-        return tuner.tune(*arguments, incumbent=incumbent, **options)
+        return one_problem.tune(*arguments, incumbent=incumbent, **options)
 
     monkeypatch.setattr(module, "tune", tune)
     home.mkdir()

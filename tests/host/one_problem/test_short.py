@@ -10,12 +10,12 @@ import pytest
 
 from gen.store.trials import Trials
 from gen.toolchain.compiled import Compiled
-from gen.tune import attempts, race, tuner
+from gen.tune import one_problem, pipeline, race
 from gen.tune.device import Entrant, Rounds
 from gen.tune.race import EXTRA_FINALISTS, FINALISTS, HOT_ROUNDS, LAST_HOT_ROUNDS, MAX_HOT_VARIANTS, ROUNDS_PER_CHECK
 from tests.fake_tuning import FakeSession, FakeTuningDevice, candidates
-from tests.host.tuner.given import ALL, H100, PROBLEM, tuned, won
-from tests.host.tuner.test_reruns import Ticking
+from tests.host.one_problem.given import ALL, H100, PROBLEM, tuned, won
+from tests.host.one_problem.test_reruns import Ticking
 
 COLD_US, HOT_US = 240.0, 2600.0  # what such samples take
 
@@ -47,7 +47,7 @@ def clock_of(device: FakeTuningDevice, monkeypatch: pytest.MonkeyPatch) -> Calla
         cold = sum(len(names) * count for names, count in device.finals)
         return (COLD_US * cold + HOT_US * samples(device)) / 1e6
 
-    for module in (attempts, race, tuner):
+    for module in (pipeline, race, one_problem):
         monkeypatch.setattr(module, "time", Ticking(spent))
     return spent
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from gen.store.winners import TUNED_FILE, read_winners
-from gen.tune import run as module
-from gen.tune import tuner
+from gen.tune import one_problem
+from gen.tune import several_problems as module
 from gen.tune.search import Space
 from tests.fake_tuning import FakeTuningDevice
-from tests.host.run.given import ALL, TRANSPOSE, by_length, tuned
+from tests.host.several_problems.given import ALL, TRANSPOSE, by_length, tuned
 
 
 @dataclass
@@ -35,7 +35,7 @@ def test_each_problem_gets_a_share_of_the_time_that_is_left(home: Path, monkeypa
         assert deadline is not None
         shares.append(deadline - clock.at)
         clock.at += next(takes)
-        return tuner.tune(*arguments, deadline=None, **options)
+        return one_problem.tune(*arguments, deadline=None, **options)
 
     monkeypatch.setattr(module, "tune", tune)
     monkeypatch.setattr(module, "time", clock)
@@ -53,7 +53,7 @@ def test_what_the_budget_does_not_reach_is_left_out_and_reported(home: Path, mon
 
     def tune(*arguments: Any, **options: Any) -> Any:
         clock.at += 25
-        return tuner.tune(*arguments, **{**options, "deadline": None})
+        return one_problem.tune(*arguments, **{**options, "deadline": None})
 
     monkeypatch.setattr(module, "tune", tune)
     monkeypatch.setattr(module, "time", clock)
@@ -67,12 +67,12 @@ def test_a_rerun_without_time_for_finals_keeps_the_winner_and_what_is_known_of_i
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = tuned(home, TRANSPOSE)
-    winner, base = done.outcomes[0].winner, tuner.base_of(TRANSPOSE[0], FakeTuningDevice()).name
+    winner, base = done.outcomes[0].winner, one_problem.base_of(TRANSPOSE[0], FakeTuningDevice()).name
     assert winner is not None
     before = (home / TUNED_FILE).read_text()
     anew = FakeTuningDevice(by_length, driver="2.0")  # under which nothing was tried
     with monkeypatch.context() as patch:
-        patch.setattr(module, "tune", lambda *them, **those: tuner.tune(*them, **{**those, "deadline": -1.0}))
+        patch.setattr(module, "tune", lambda *them, **those: one_problem.tune(*them, **{**those, "deadline": -1.0}))
         tuned(home, TRANSPOSE, anew)
     assert [name for name, _ in anew.attempts] == [base] != [winner.variant.name]
     assert (home / TUNED_FILE).read_text() == before
@@ -93,7 +93,7 @@ def test_without_a_budget_there_is_no_deadline(home: Path, monkeypatch: pytest.M
 
     def tune(*arguments: Any, deadline: float | None, **options: Any) -> Any:
         told.append(deadline)
-        return tuner.tune(*arguments, **options)
+        return one_problem.tune(*arguments, **options)
 
     monkeypatch.setattr(module, "tune", tune)
     tuned(home, TRANSPOSE)

@@ -10,7 +10,7 @@ import pytest
 from gen.families.transpose import Transpose
 from gen.tune.search import Space
 from tests.fake_tuning import FakeTuningDevice, let_tune_find
-from tests.host.run.given import TRANSPOSE, by_length
+from tests.host.several_problems.given import TRANSPOSE, by_length
 
 
 @pytest.fixture(autouse=True)

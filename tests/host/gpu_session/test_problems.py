@@ -22,10 +22,10 @@ from gen.families.transpose import Transpose
 from gen.families.transpose.literature import MatrixSpec
 from gen.gpu.kernel import MOST_QUEUED
 from gen.store.trials import Problem
-from gen.tune.session import SAMPLES
+from gen.tune.gpu_session import SAMPLES
 from tests.fake_device import FakeDevice
 from tests.fake_family import CalledVariant, FakeAlgorithm, FakeConfig, FakeFamily, FakeSpec
-from tests.host.session.given import (
+from tests.host.gpu_session.given import (
     FIRST,
     PROBLEM,
     SECOND,

@@ -16,7 +16,7 @@ from gen.families.names import find_spec, heuristic_variants, variant
 from gen.gpu.nvml import Clocks
 from gen.store.trials import Problem
 from tests.fake_device import FakeDevice
-from tests.host.session.given import (
+from tests.host.gpu_session.given import (
     FIRST,
     SECOND,
     THIRD,

@@ -17,7 +17,7 @@ from gen.gpu.kernel import CudaKernel
 from gen.gpu.timing import GRAPH_LAUNCHES
 from gen.toolchain.compiled import Compiled
 from tests.fake_device import FakeDevice
-from tests.host.session.given import (
+from tests.host.gpu_session.given import (
     BASE,
     FIRST,
     PROBLEM,
@@ -112,13 +112,13 @@ def test_scratch_has_several_places_unless_it_is_large() -> None:
 
 
 def test_large_problems_have_fewer_sets_of_buffers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gen.tune.session.SMALL_SET_BYTES", 16)
+    monkeypatch.setattr("gen.tune.gpu_session.SMALL_SET_BYTES", 16)
     bench.rounds([FIRST], 30)
     assert len(bench.session._sets) == 3
 
 
 def test_a_slow_base_warms_up_by_a_single_run(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr("gen.tune.session.WARM_UP_SECONDS", 0.05)
+    monkeypatch.setattr("gen.tune.gpu_session.WARM_UP_SECONDS", 0.05)
     asked: list[int] = []
 
     def times(_launch: Callable[[], None], samples: int, **_: Any) -> list[float]:

@@ -9,7 +9,7 @@ import pytest
 
 from gen.store.trials import Trials
 from gen.tune.search import Space
-from tests.host.tuner.given import STENCIL, WHOLE, part
+from tests.host.one_problem.given import STENCIL, WHOLE, part
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,9 @@ from gen.families.names import heuristic_variants, variant
 from gen.gpu.timing import LATENCY_US, METHOD
 from gen.store.trials import Problem, Setting, Trial, Trials
 from gen.toolchain.farm import Farm
-from gen.tune.attempts import MAX_READY_VARIANTS, RETRIED_STATUSES, Attempts, Sources, why_unable
 from gen.tune.device import Session, TuningDevice
 from gen.tune.outcome import Interrupted, LostError, Outcome, is_callers_time, outcome_of, tried_as
+from gen.tune.pipeline import MAX_READY_VARIANTS, RETRIED_STATUSES, Attempts, Sources, why_unable
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT_VARIANTS, Finals, finals, halve, halve_short
 from gen.tune.search import First, Search, Space, exhaustive, known
