@@ -1,7 +1,8 @@
 """How well estimates choose among variants: `python -m bench.estimates [--measure] [--family NAME] --json FILE`.
 
 With `--measure`, on a GPU: every variant that dispatch would weigh, and `--others` of those that it would not, are
-timed from cold caches on random cases and on those of an earlier run of `bench.potholes`. Without: what the first
+timed from cold caches on random cases and on those of an earlier run of `bench.potholes`, with the variants that it
+names: `bench.potholes --estimate` names those that by estimate are faster than what is chosen. Without: what the first
 choice by estimate takes over the fastest variant of each recorded problem, and what it takes where the constants are
 fitted to all problems but that one.
 """
@@ -51,11 +52,13 @@ class Timed:
         case: its name.
         problem: what it takes to make it again.
         us: the median time of each variant, by algorithm and tag.
+        asked_for: variants that an earlier run names for it, by their whole names.
     """
 
     case: str
     problem: dict[str, Any]
     us: dict[str, float] = field(default_factory=dict)
+    asked_for: tuple[str, ...] = ()
 
     def again(self) -> RandomCase:
         """The case."""
@@ -73,7 +76,7 @@ def problems(family: str, seed: int, count: int, potholes: Path | None, below: f
         for row in json.loads(potholes.read_text(encoding="utf-8"))["rows"]:
             of_family = {**row["problem"], **row}.get("family", "reduction") == family
             if of_family and (below is None or (row.get("ratio") or below) < below):
-                yield Timed(row["case"], {"family": family, **row["problem"]})
+                yield Timed(row["case"], {"family": family, **row["problem"]}, {}, tuple(row.get("others", ())))
     for case in random_cases(seed, 3 * count):
         if case.family.name == family:
             told = {
@@ -97,6 +100,13 @@ def weighed(case: RandomCase, limits: Limits) -> list[Variant]:
     few = {getattr(made.config, "axes", 0) for made in able}
     # Kernels for more axes than there are, which are never the fastest, are left out.
     return [made for made in able if getattr(made.config, "axes", 0) in (0, min(few - {0}, default=0))]
+
+
+def named(one: Timed, case: RandomCase) -> list[Variant]:
+    """What an earlier run names for a problem: of `bench.potholes --estimate`, what may be faster than its choice."""
+    name = case.family.name_of(case.spec)
+    known = {name: case.spec.to_json()}
+    return [find_variant(FAMILIES, wanted, known) for wanted in one.asked_for if wanted.startswith(f"{name}__")]
 
 
 def others(case: RandomCase, limits: Limits, count: int) -> list[Variant]:
@@ -124,8 +134,12 @@ def measure(
     cases = [one.again() for one in wanted]
     bytes_of = [_span(case) for case in cases]
     several = [
-        list(dict.fromkeys((*weighed(case, device.limits), *others(case, device.limits, count_of_others))))
-        for case in cases
+        list(
+            dict.fromkeys(
+                (*weighed(case, device.limits), *named(one, case), *others(case, device.limits, count_of_others))
+            )
+        )
+        for one, case in zip(wanted, cases, strict=True)
     ]
     arch = device.limits.arch
     futures = [[farm.submit(made.name, render(made), arch) for made in made_of_case] for made_of_case in several]
