@@ -22,12 +22,12 @@ from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
 from gen.families.config import Config, pairwise, word_of
 from gen.families.estimates import Demand
-from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared
+from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared, with_limits
 
 __all__ = [
     "MAX_GRID_X", "MAX_GRID_YZ", "STATIC_SHARED_BYTES", "WIDEST", "Algorithm", "Array", "Expected",
     "Extents", "Family", "Kernel", "Launch", "Layout", "Limits", "Named", "Operand", "Plan", "Role", "Runner",
-    "Scratch", "Spec", "Variant", "Work", "beyond_grid",
+    "Scratch", "Spec", "Variant", "Work", "beyond_grid", "with_limits",
 ]  # fmt: skip
 
 
@@ -210,7 +210,7 @@ class Algorithm(ABC, Generic[S, C]):
 
         By default: where a launch has more blocks than a grid, or takes more shared memory than a block has.
         """
-        sizes = {**extents, **limits.sizes()}
+        sizes = with_limits(extents, limits)
         plan = plan_of(self, spec, config)
         for grid in plan.grids:
             if found := beyond_grid(*[blocks.at(sizes) for blocks in grid]):

@@ -18,6 +18,7 @@ from gen.dtypes import LoadModifier, StoreModifier
 from gen.errors import ConfigError, UnknownNameError
 
 Value = int | bool | Enum
+_HASH = "_hash"  # where a config keeps its own
 _REQUIRED = object()  # the `off` of a parameter that is always used
 
 
@@ -110,6 +111,20 @@ class Config:
     """How a variant computes: one value for each tuning parameter of its algorithm."""
 
     _parameters: ClassVar[tuple[Parameter, ...]]
+
+    def __init_subclass__(cls) -> None:
+        setattr(cls, Config.__hash__.__name__, Config.__hash__)  # else each dataclass would get one of its own
+
+    def __hash__(self) -> int:
+        """Found once: dispatch looks up a great deal by configs."""
+        known: int | None = self.__dict__.get(_HASH)
+        if known is None:
+            known = self.__dict__[_HASH] = hash(tuple(getattr(self, one.field) for one in self.parameters()))
+        return known
+
+    def __getstate__(self) -> dict[str, Value]:
+        """The values alone: other processes have other hashes."""
+        return {one.field: getattr(self, one.field) for one in self.parameters()}
 
     def __post_init__(self) -> None:
         for parameter in self.parameters():

@@ -11,6 +11,7 @@ The bandwidth that bytes in flight allow follows from Little's law: bytes in fli
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gen.arch import WARP, Limits
 
@@ -50,8 +51,7 @@ COLD_SECONDS = 2e-9  # for each instruction that is written out, when the first 
 DEFAULT_REGISTERS = 40  # of a thread, where an algorithm does not say
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demand:
+class Demand(NamedTuple):
     """What a variant asks of a device at given sizes.
 
     Attributes:
@@ -88,24 +88,22 @@ class Demand:
 
 def estimated_us(demand: Demand, limits: Limits, costs: Costs = COSTS) -> float:
     """The time of a call in microseconds, from cold caches."""
-    resident = _resident_blocks(demand, limits)
-    multiprocessors = max(min(demand.blocks, limits.multiprocessors), 1)
-    on_each = min(-(-demand.blocks // limits.multiprocessors), resident)
-    waves = demand.blocks / (limits.multiprocessors * resident)
-    in_flight = on_each * demand.threads_per_block * demand.bytes_in_flight
-    of_one = min(in_flight / (1e-6 * costs.load_us), costs.bytes_per_clock * limits.clock_hz)
+    moved_bytes, blocks, threads, bytes_in_flight, loads, instructions, _, _, launches, end_seconds, serial = demand
+    resident, most, clock_hz = _resident_blocks(demand, limits), limits.multiprocessors, limits.clock_hz
+    multiprocessors = max(min(blocks, most), 1)
+    on_each = min(-(-blocks // most), resident)
+    of_one = min(on_each * threads * bytes_in_flight / (1e-6 * costs.load_us), costs.bytes_per_clock * clock_hz)
     bandwidth = min(limits.memory_bytes_per_second * costs.bandwidth_share, max(of_one, 1.0) * multiprocessors)
-    memory = 1e6 * demand.moved_bytes / bandwidth
+    memory = 1e6 * moved_bytes / bandwidth
     # The last wave is as long as the others, however few blocks it has.
-    rounds = max(-(-demand.blocks // (limits.multiprocessors * resident)), 1)
-    latency = rounds * (demand.rounds * costs.load_us + (costs.block_us if waves > 1 else 0.0))
-    warps = demand.blocks * -(-demand.threads_per_block // WARP)
-    issue = 1e6 * warps * demand.instructions / (multiprocessors * costs.issued_per_clock * limits.clock_hz)
+    rounds = max(-(-blocks // (most * resident)), 1)
+    latency = rounds * (loads * costs.load_us + (costs.block_us if blocks > most * resident else 0.0))
+    warps = blocks * -(-threads // WARP)
+    issue = 1e6 * warps * instructions / (multiprocessors * costs.issued_per_clock * clock_hz)
     # What is bound by one of them still shows a part of the next.
     longest, middle, _ = sorted((memory, latency, issue), reverse=True)
-    busy = longest + costs.second_share * middle + costs.instruction_us * demand.serial_instructions
-    busy += costs.start_us * on_each
-    return costs.launch_us + costs.next_launch_us * (demand.launches - 1) + busy + 1e6 * demand.end_seconds
+    busy = longest + costs.second_share * middle + costs.instruction_us * serial + costs.start_us * on_each
+    return costs.launch_us + costs.next_launch_us * (launches - 1) + busy + 1e6 * end_seconds
 
 
 def _resident_blocks(demand: Demand, limits: Limits) -> int:

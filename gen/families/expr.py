@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, wraps
-from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 Operator = Literal["+", "-", "*", "/", "%", "min", "max"]
 Operand: TypeAlias = "Expr | int"
@@ -39,6 +39,44 @@ TRACER: Tracer | None = None
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Sizes(dict[str, int]):
+    """Sizes by name, which remember what was computed from them: one decision asks for many things several times."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        """Takes the extents of a problem, and what a plan's expressions may name beside them."""
+        super().__init__(sizes)
+        self.known: dict[object, tuple[Any, object]] = {}
+
+    def once(self, place: object, compute: Callable[[], R], kept: object = None) -> R:
+        """What is computed, the first time; `kept` stays, for a place that has its `id`."""
+        known = self.known.get(place)
+        if known is None:
+            known = self.known[place] = compute(), kept
+        result: R = known[0]
+        return result
+
+
+def once_a_problem(
+    function: Callable[Concatenate[S, Mapping[str, int], P], R],
+) -> Callable[Concatenate[S, Mapping[str, int], P], R]:
+    """Marks a function of a spec and sizes, and of what can be hashed, that variants of one problem ask for alike."""
+
+    @wraps(function)
+    def found(spec: S, extents: Mapping[str, int], /, *given: P.args, **named: P.kwargs) -> R:
+        if type(extents) is not Sizes or named:
+            return function(spec, extents, *given, **named)
+        return extents.once((function, spec, *given), lambda: function(spec, extents, *given, **named))
+
+    return found
+
+
+def made_once(function: F) -> F:
+    """Marks a function of a spec and a config that makes expressions: dispatch asks for them often."""
+    return cast("F", lru_cache(maxsize=4096)(function))
 
 
 def traced_alone(function: Callable[P, R]) -> Callable[P, R]:
@@ -97,11 +135,18 @@ class Expr:
         """The value, given every size it names. Raises KeyError for a size that is not given."""
         if self.operator is None:
             return sizes[self.name] if self.name else self.number
+        remembered = sizes.known if type(sizes) is Sizes else None
+        if remembered is not None and (known := remembered.get(id(self))) is not None:
+            value: int = known[0]
+            return value
         left, right = self.operands
         # Numbers and names are most operands: a call for each of them would take half of the time.
         one = left.at(sizes) if left.operator else sizes[left.name] if left.name else left.number
         other = right.at(sizes) if right.operator else sizes[right.name] if right.name else right.number
-        return APPLIED[self.operator](one, other)
+        found = APPLIED[self.operator](one, other)
+        if remembered is not None:
+            remembered[id(self)] = found, self
+        return found
 
     def fixed(self) -> int | None:
         """The value where it is the same for all sizes; None where it names one."""
@@ -124,7 +169,9 @@ class Expr:
 
     def called(self, word: str) -> Expr:
         """The same value, for which readers are given a word. A number or a size stays what it is."""
-        return self if self.operator is None else replace(self, word=word)
+        if self.operator is None:
+            return self
+        return _once((word, id(self)), lambda: replace(self, word=word), self)
 
     def words(self) -> Iterator[tuple[str, str]]:
         """Each part that has a word, and what it stands for; parts of parts first."""
@@ -204,7 +251,21 @@ def _join(operator: Operator, left: Expr, right: Operand) -> Expr:
             return _number(APPLIED[operator](left.number, other.number))
     elif operator == "*" and left.number == 1:  # which a size or an operation is not
         return other
-    return Expr(operator=operator, operands=(left, other))
+    return _once((operator, id(left), id(other)), lambda: Expr(operator=operator, operands=(left, other)), left, other)
+
+
+_MADE: dict[tuple[object, ...], tuple[Expr, tuple[Expr, ...]]] = {}
+_MOST_MADE = 1 << 15
+
+
+def _once(place: tuple[object, ...], make: Callable[[], Expr], *of: Expr) -> Expr:
+    """What is made of other expressions, which the place says by `id`: the same object for the same ones."""
+    known = _MADE.get(place)
+    if known is None:
+        if len(_MADE) >= _MOST_MADE:
+            _MADE.clear()
+        known = _MADE[place] = make(), of  # which stay, and so do their ids
+    return known[0]
 
 
 def _bare(text: str) -> str:

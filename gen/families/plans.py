@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gen.arch import MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS_PER_BLOCK, Limits
 from gen.dtypes import DType
-from gen.families.expr import ONE, ZERO, Expr, size
+from gen.families.expr import ONE, ZERO, Expr, Sizes, size
 
 _OF_MULTIPROCESSORS = 32  # one of so many may be without a block
 
@@ -91,6 +91,11 @@ class Plan:
         starts = [place for place, launch in enumerate(self.launches) if not launch.follows]
         for start, end in zip(starts, [*starts, len(self.launches)][1:], strict=True):
             yield self.launches[start:end]
+
+
+def with_limits(extents: Mapping[str, int], limits: Limits) -> Mapping[str, int]:
+    """All that a plan's expressions may name: the extents, and sizes of the device."""
+    return extents if type(extents) is Sizes else {**extents, **limits.sizes()}
 
 
 def beyond_block(threads: int) -> str | None:

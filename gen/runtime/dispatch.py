@@ -15,6 +15,7 @@ from gen.emit.render import render
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant, html_table
 from gen.families.estimates import estimated_us
+from gen.families.expr import Sizes
 from gen.families.extents import sizes_in_words
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
 from gen.families.regions import WHOLE, Region, most_special_first, sizes_of
@@ -201,7 +202,8 @@ class Chooser:
         if any(winner.region.bounds for winner in winners):
             sizes = sizes_of(self.family, self.spec, extents, alignment)
             winners = [winner for winner in winners if winner.region.holds(sizes)]
-        return self._fitting(shape_class, winners[0] if winners else None, extents, alignment)
+        known = Sizes({**extents, **self._limits.sizes()})
+        return self._fitting(shape_class, winners[0] if winners else None, known, alignment)
 
     def choices(self, shape_class: str) -> list[tuple[str, Choice]]:
         """What a shape class gets, in words, with what each part of it gets that was tuned for itself."""
@@ -347,8 +349,11 @@ class Chooser:
         return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
 
     def _estimated_us(self, made: Variant, extents: Extents, alignment: int) -> float | None:
-        demand = made.algorithm.demand(made.spec, made.config, extents, alignment, self._limits)
-        return None if demand is None else estimated_us(demand, self._limits)
+        def found() -> float | None:
+            demand = made.algorithm.demand(made.spec, made.config, extents, alignment, self._limits)
+            return None if demand is None else estimated_us(demand, self._limits)
+
+        return found() if type(extents) is not Sizes else extents.once(("time", id(made)), found, made)
 
     def _wider(self, made: Variant) -> Iterator[Variant]:
         """The same variant for all sizes, where it is for some."""
@@ -460,7 +465,10 @@ class Chooser:
         return made.algorithm.slow_path_reason(made.spec, made.config, extents, alignment, self._limits)
 
     def _unsupported_extents(self, made: Variant, extents: Extents) -> str | None:
-        return made.algorithm.unsupported_extents(made.spec, made.config, extents, self._limits)
+        def found() -> str | None:
+            return made.algorithm.unsupported_extents(made.spec, made.config, extents, self._limits)
+
+        return found() if type(extents) is not Sizes else extents.once(("unsupported", id(made)), found, made)
 
     def _why(self, winner: Winner) -> str:
         why = f"tuned on {winner.device} for {winner.words}"

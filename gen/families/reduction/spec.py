@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, SupportsIndex
+from zlib import crc32
 
 from gen.dtypes import BOOL, DTYPES, F32, DType, find_dtype, python_int, read_dtype
 from gen.errors import SpecError
@@ -40,6 +41,14 @@ class ReductionSpec(ShownSpec):
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
     ddof: int = 0
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Found once, of the label, so that other processes share it."""
+        return crc32(self.label.encode())
 
     def __post_init__(self) -> None:
         """Checks every field, and makes equal specs alike."""

@@ -152,7 +152,7 @@ class StencilSpec(GridSpec):
             raise SpecError("stencil.cval", rule.format(self.dtype.name), repr(self.cval))
         return number
 
-    @property
+    @cached_property
     def axes(self) -> tuple[str, ...]:
         """The names of the axes, slowest first."""
         return AXES[-len(self.shape) :]
@@ -166,13 +166,13 @@ class StencilSpec(GridSpec):
             Operand("out", "out", self.dtype, self.axes, pitch="out_pitch" if pitched else ""),
         )
 
-    @property
+    @cached_property
     def before(self) -> tuple[int, ...]:
         """How far the weights reach towards lower indices, along each axis."""
         origins = cast("tuple[int, ...]", self.origin)
         return tuple(extent // 2 + shift for extent, shift in zip(self.shape, origins, strict=True))
 
-    @property
+    @cached_property
     def after(self) -> tuple[int, ...]:
         """How far the weights reach towards higher indices, along each axis."""
         return tuple(extent - 1 - before for extent, before in zip(self.shape, self.before, strict=True))

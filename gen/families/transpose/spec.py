@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -39,6 +40,14 @@ class TransposeSpec(ShownSpec):
     values: Values | None = None
     in_place: bool = False
     strided: bool = False
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Found once, of the label, so that other processes share it."""
+        return crc32(self.label.encode())
 
     def __post_init__(self) -> None:
         axes: Any = self.axes

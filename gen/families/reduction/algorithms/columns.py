@@ -10,17 +10,16 @@ from math import gcd
 from typing_extensions import override
 
 from gen.dtypes import I32, I64, U32, LoadModifier
-from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan, beyond_grid
+from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, load_modifier, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import Expr, constant, size
+from gen.families.expr import Expr, constant, made_once, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.common import (
     COMBINE_HELP,
     Combine,
     ReductionAlgorithm,
     beyond_resident,
-    built,
     combine_roundings,
     few_second_passes,
     halving_roundings,
@@ -132,10 +131,12 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
         for inner, n in zip(edges(strip), (2 * tile, tile + 1, tile + 2, 2 * tile - 1), strict=True):
             yield lying(spec, 1, n, inner) if spec.axis else problem(spec, (2, inner), gap=1)
 
+    @made_once
     def strips(self, spec: ReductionSpec, config: ColumnsConfig) -> Expr:
         """Strips of a matrix."""
         return size("inner").ceil_div(config.columns_x * (config.vec_bytes // spec.dtype.size))
 
+    @made_once
     def splits(self, spec: ReductionSpec, config: ColumnsConfig) -> Expr:
         """Blocks that share the rows of a strip: as many as the device wants, and a round's rows for each."""
         strips = size("outer") * self.strips(spec, config)
@@ -162,7 +163,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.rows_y
-        splits = built(self.splits, spec, config).at({**extents, **limits.sizes()})
+        splits = self.splits(spec, config).at(with_limits(extents, limits))
         own, folds = loads_of_thread(n, config.unroll, threads, splits, run=config.unroll)
         runs = extents["inner"] % (config.vec_bytes // spec.dtype.size) == 0  # else some columns fill no vector
         share = Share(chain(own), chain(folds if runs else own), config.unroll)
@@ -173,7 +174,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
     def demand(
         self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        sizes, item = {**extents, **limits.sizes()}, spec.dtype.size
+        sizes, item = with_limits(extents, limits), spec.dtype.size
         pitches = gcd(extents["row_pitch"], extents["outer_pitch"]) * item
         state, threads = state_of(spec), config.columns_x * config.rows_y
         words = config.vec_bytes // item * state.bytes // U32.size
@@ -182,7 +183,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
         return columns_demand(
             spec, extents, (config.columns_x, config.rows_y), unroll=config.unroll, vec_bytes=config.vec_bytes,
             combine=config.combine, columns=extents["inner"], matrices=extents["outer"],
-            strips=built(self.strips, spec, config).at(sizes), splits=built(self.splits, spec, config).at(sizes),
+            strips=self.strips(spec, config).at(sizes), splits=self.splits(spec, config).at(sizes),
             aligned=gcd(pitches, alignment) % config.vec_bytes == 0,
             registers=large and min(large, limits.registers_per_multiprocessor // threads),
         )  # fmt: skip
@@ -256,10 +257,12 @@ class Stream(ReductionAlgorithm[StreamConfig]):
             rows = threads // columns * config.unroll * items
             yield lying(spec, 1, edges(rows)[place], columns)
 
+    @made_once
     def active(self, config: StreamConfig) -> Expr:
         """Threads that read: the largest multiple of the columns that a block has."""
         return constant(config.threads_per_block) // size("inner") * size("inner")
 
+    @made_once
     def blocks(self, spec: ReductionSpec, config: StreamConfig) -> Expr:
         """One block for every `unroll` vectors a thread, up to `blocks_per_sm` a multiprocessor."""
         per_block = self.active(config) * (config.unroll * (config.vec_bytes // spec.dtype.size))
@@ -275,10 +278,10 @@ class Stream(ReductionAlgorithm[StreamConfig]):
 
     @override
     def roundings(self, spec: ReductionSpec, config: StreamConfig, extents: Extents, limits: Limits) -> int:
-        sizes = {**extents, **limits.sizes()}
+        sizes = with_limits(extents, limits)
         blocks, active, columns = (
-            built(self.blocks, spec, config).at(sizes),
-            built(self.active, config).at(sizes),
+            self.blocks(spec, config).at(sizes),
+            self.active(config).at(sizes),
             extents["inner"],
         )
         n, items = extents["n"], config.vec_bytes // spec.dtype.size
@@ -294,8 +297,8 @@ class Stream(ReductionAlgorithm[StreamConfig]):
     def demand(
         self, spec: ReductionSpec, config: StreamConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        sizes = {**extents, **limits.sizes()}
-        blocks, active = built(self.blocks, spec, config).at(sizes), built(self.active, config).at(sizes)
+        sizes = with_limits(extents, limits)
+        blocks, active = self.blocks(spec, config).at(sizes), self.active(config).at(sizes)
         vectors = max(extents["n"] * extents["inner"] * spec.dtype.size / config.vec_bytes / (blocks * active), 0.01)
         items = config.vec_bytes // spec.dtype.size
         levels = (active * items // extents["inner"]).bit_length()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import lru_cache
 from typing import TypeVar
 
 from typing_extensions import override
 
 from gen.arch import MAX_THREADS_PER_MULTIPROCESSOR, WARP, Limits
 from gen.dtypes import U32, U64, DType, LoadModifier
-from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch, plan_of
+from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch, plan_of, with_limits
 from gen.families.config import Config
 from gen.families.expr import ONE, Expr, constant
 from gen.families.reduction.oracle import chain, tree
@@ -59,13 +58,7 @@ class ReductionAlgorithm(Algorithm[ReductionSpec, C]):
 
     def blocks_of_plan(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
         """Blocks of the first launch."""
-        return plan_of(self, spec, config).launches[0].grid[0].at({**extents, **limits.sizes()})
-
-
-@lru_cache(maxsize=4096)
-def built(formula: Callable[..., E], *given: object) -> E:
-    """An expression of an algorithm for a spec and a config, made once: dispatch asks for it often."""
-    return formula(*given)
+        return plan_of(self, spec, config).launches[0].grid[0].at(with_limits(extents, limits))
 
 
 def has_rows(spec: ReductionSpec) -> bool:

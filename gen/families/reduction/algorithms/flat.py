@@ -16,10 +16,10 @@ from typing_extensions import override
 
 from gen.arch import DEFAULT_ARCH, WARP, Limits
 from gen.dtypes import U32, DType
-from gen.families.base import Extents, Launch, Plan, beyond_grid
+from gen.families.base import Extents, Launch, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.expr import ONE, Expr, constant, made_once, size
 from gen.families.reduction.algorithms.columns import no_shared_room
 from gen.families.reduction.algorithms.common import (
     AXES,
@@ -28,7 +28,6 @@ from gen.families.reduction.algorithms.common import (
     Combine,
     ReductionAlgorithm,
     block_roundings,
-    built,
     combine_roundings,
     halving_roundings,
     holds_no_element,
@@ -167,18 +166,22 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
         for inner, n in zip(edges(last), (2 * tile, tile + 1, tile + 2, 5 * tile), strict=True):
             yield lying(spec, 1, n, inner, gap=n % 2) if spec.axis else problem(spec, (2, inner), gap=1)
 
+    @made_once
     def across(self, config: FlatColumnsConfig) -> Expr:
         """Results of a block."""
         return self.results(config).at_most(config.columns).at_least(1)
 
+    @made_once
     def results(self, config: FlatColumnsConfig) -> Expr:
         """All results."""
         return size("outer") * size("inner") if config.axes == 1 else size("outer")
 
+    @made_once
     def rows(self, config: FlatColumnsConfig) -> Expr:
         """Threads of a block for each result."""
         return constant(config.threads_per_block) // self.across(config)
 
+    @made_once
     def splits(self, spec: ReductionSpec, config: FlatColumnsConfig) -> Expr:
         """Blocks that share the elements of a result: no more than a device holds, nor than the last can wait for."""
         across = self.across(config)
@@ -204,8 +207,8 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
 
     @override
     def roundings(self, spec: ReductionSpec, config: FlatColumnsConfig, extents: Extents, limits: Limits) -> int:
-        sizes = {**extents, **limits.sizes()}
-        n, rows, splits = extents["n"], built(self.rows, config).at(sizes), built(self.splits, spec, config).at(sizes)
+        sizes = with_limits(extents, limits)
+        n, rows, splits = extents["n"], self.rows(config).at(sizes), self.splits(spec, config).at(sizes)
         own = -(-n // (splits * rows))
         share = Share(chain(own), chain(-(-own // config.unroll)), config.unroll)
         reduce = partial(halving_roundings, rows)
@@ -215,9 +218,9 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
     def demand(
         self, spec: ReductionSpec, config: FlatColumnsConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        sizes = {**extents, **limits.sizes()}
-        results, across, rows = (built(one, config).at(sizes) for one in (self.results, self.across, self.rows))
-        splits = built(self.splits, spec, config).at(sizes)
+        sizes = with_limits(extents, limits)
+        results, across, rows = (one(config).at(sizes) for one in (self.results, self.across, self.rows))
+        splits = self.splits(spec, config).at(sizes)
         own = extents["n"] / (splits * rows)
         groups = -(-results // across)
         active = results / max(groups, 1) * rows / config.threads_per_block
@@ -287,7 +290,7 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
             return "it takes rows"
         if extents["n"] > MOST_OF_ROW_THREAD * config.group:
             return f"it takes at most {MOST_OF_ROW_THREAD} elements of a result a thread"
-        return beyond_span(extents) or beyond_grid(built(self.blocks, config).at(extents))
+        return beyond_span(extents) or beyond_grid(self.blocks(config).at(extents))
 
     def inputs(self, spec: ReductionSpec, config: FlatRowsConfig) -> dict[str, object]:
         """The threads of a block."""
@@ -305,6 +308,7 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
             yield from (rows_of(spec, 2, n) for n in edges(config.group * config.unroll))
             yield from (rows_of(spec, outer, 3) for outer in edges(config.threads_per_block // config.group))
 
+    @made_once
     def blocks(self, config: FlatRowsConfig) -> Expr:
         """One for as many results as it has groups."""
         return size("outer").ceil_div(config.threads_per_block // config.group)
@@ -345,7 +349,7 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
         own = extents["n"] / items / config.group
         slow = config.vec_bytes > 0 and items == 1  # its loop over elements lies behind that over vectors
         return demand_of(
-            spec, extents, blocks=built(self.blocks, config).at(extents), threads_per_block=config.threads_per_block,
+            spec, extents, blocks=self.blocks(config).at(extents), threads_per_block=config.threads_per_block,
             busy=min(own, 1.0), vectors=max(own, 1.0), at_once=config.unroll, vec_bytes=vec_bytes,
             walk=3 + 5 * config.axes * (config.axes > 1), more_instructions=50 * config.axes + 100 * slow,
             reduces=config.group > WARP, moved_share=min(max(apart, spec.dtype.size), SECTOR_BYTES) / spec.dtype.size,

@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from gen.arch import WARP
 from gen.dtypes import I64, U32, LoadModifier
-from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
+from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, load_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
-from gen.families.expr import ONE, Expr, size
+from gen.families.expr import ONE, Expr, made_once, size
 from gen.families.reduction.algorithms.common import (
     COMBINE_HELP,
     SEVERAL_WAVES,
@@ -24,7 +24,6 @@ from gen.families.reduction.algorithms.common import (
     arguments,
     beyond_resident,
     block_roundings,
-    built,
     combine_roundings,
     few_second_passes,
     has_rows,
@@ -90,6 +89,7 @@ class Sharing(ReductionAlgorithm[C]):
         tile = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
         return (rows_of(spec, 2, n) for n in edges(tile) if spec.axis != ())
 
+    @made_once
     def blocks(self, spec: ReductionSpec, config: C) -> Expr:
         """Blocks of a row: one for every `unroll` vectors a thread, up to its part of `blocks_per_sm`."""
         per_block = config.threads_per_block * config.unroll * (config.vec_bytes // spec.dtype.size)
@@ -117,7 +117,7 @@ class Sharing(ReductionAlgorithm[C]):
     @override
     def roundings(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.threads_per_block
-        blocks = built(self.blocks, spec, config).at({**extents, **limits.sizes()})
+        blocks = self.blocks(spec, config).at(with_limits(extents, limits))
         reduce = partial(self.block_reduce, spec)
         combined = combine_roundings(self.combine(config), blocks, threads, reduce)
         share = Share.of_tiles(spec, n, config.unroll, config.vec_bytes, threads, blocks)
@@ -312,7 +312,7 @@ class Cluster(Sharing[ClusterConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.threads_per_block
-        clusters = self.clusters(spec, config).at({**extents, **limits.sizes()})
+        clusters = self.clusters(spec, config).at(with_limits(extents, limits))
         blocks = clusters * config.blocks_per_cluster
         share = Share.of_tiles(spec, n, config.unroll, config.vec_bytes, threads, blocks)
         # One warp takes the states of all warps of the cluster, and that of the last cluster those of the others.
@@ -365,6 +365,7 @@ class Strided(ReductionAlgorithm[StridedConfig]):
             else:
                 yield problem(spec, (n,) if spec.axis is None else (2, n), gap=1, step=2)
 
+    @made_once
     def splits(self, config: StridedConfig) -> Expr:
         """Blocks of a result."""
         most = (size("multiprocessors") * config.blocks_per_sm) // size("outer").at_least(1)
@@ -391,7 +392,7 @@ class Strided(ReductionAlgorithm[StridedConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: StridedConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.threads_per_block
-        splits = built(self.splits, config).at({**extents, **limits.sizes()})
+        splits = self.splits(config).at(with_limits(extents, limits))
         own = chain(-(-n // (splits * threads)))
         combined = combine_roundings(config.combine, splits, threads, block_roundings)
         return roundings(spec, n, Share(own, own), block_roundings(min(threads, n)) + combined)
@@ -400,7 +401,7 @@ class Strided(ReductionAlgorithm[StridedConfig]):
     def demand(
         self, spec: ReductionSpec, config: StridedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        splits = built(self.splits, config).at({**extents, **limits.sizes()})
+        splits = self.splits(config).at(with_limits(extents, limits))
         threads = splits * config.threads_per_block
         # Neighbouring threads read elements of which memory moves whole sectors.
         apart = extents["rs3"] * spec.dtype.size

@@ -18,7 +18,7 @@ from typing_extensions import override
 from gen.dtypes import I64
 from gen.families.base import Extents, Launch, Limits, Named, Plan, Scratch, beyond_grid
 from gen.families.config import Config, tunable
-from gen.families.expr import ONE, ZERO, Expr, constant, size
+from gen.families.expr import ONE, ZERO, Expr, constant, made_once, size
 from gen.families.reduction.algorithms.common import ReductionAlgorithm, block_roundings
 from gen.families.reduction.oracle import Share, chain, roundings, tree
 from gen.families.reduction.shapes import Form, edges, form, rows_of
@@ -73,6 +73,7 @@ class BlockPartials(ReductionAlgorithm[C]):
         """Arrays of which the last block's share has 1, 2, all but 1 and all elements."""
         return (rows_of(spec, 1, n) for n in edges(config.threads_per_block * config.folded))
 
+    @made_once
     def blocks(self, config: C) -> Expr:
         """One block for each share of the array; one for an empty array."""
         return size("n").ceil_div(config.threads_per_block * config.folded).at_least(1)

@@ -14,11 +14,10 @@ from gen.dtypes import I32, I64, LoadModifier
 from gen.families.base import WIDEST, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import ONE, Expr, size
+from gen.families.expr import ONE, Expr, made_once, size
 from gen.families.reduction.algorithms.common import (
     ReductionAlgorithm,
     block_roundings,
-    built,
     has_rows,
     holds_no_element,
     lane_roundings,
@@ -91,7 +90,7 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         alone = config.group > WARP and extents.get("outer", 1) >= MANY_ROWS
         if extents["n"] > MOST_OF_THREAD * config.group and not alone:
             return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
-        return beyond_grid(built(self.blocks, config).at(extents))
+        return beyond_grid(self.blocks(config).at(extents))
 
     def edge_cases(self, spec: ReductionSpec, config: RowsConfig) -> Iterator[Extents]:
         """Rows of which the last round has 1, 2, all but 1 and all elements; the last block as many rows."""
@@ -101,6 +100,7 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         for outer in edges(config.threads_per_block // config.group * config.rows_at_once):
             yield rows_of(spec, outer, items + 1)
 
+    @made_once
     def blocks(self, config: RowsConfig) -> Expr:
         """One for as many rows as it has groups."""
         return size("outer").ceil_div(config.threads_per_block // config.group * config.rows_at_once)

@@ -15,10 +15,10 @@ from typing_extensions import override
 
 from gen.arch import WARP, Limits
 from gen.dtypes import I64, U32, DType
-from gen.families.base import Extents, Launch, Plan, beyond_grid
+from gen.families.base import Extents, Launch, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import ONE, Expr, size
+from gen.families.expr import ONE, Expr, made_once, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.columns import no_registers, no_shared_room
 from gen.families.reduction.algorithms.common import (
@@ -27,7 +27,6 @@ from gen.families.reduction.algorithms.common import (
     Combine,
     ReductionAlgorithm,
     block_roundings,
-    built,
     combine_roundings,
     holds_no_element,
     outputs,
@@ -162,6 +161,7 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         found = (several_axes(spec, ShapeClass.MULTI_ROWS, *one) for one in sizes)
         return (one for one in found if one is not None)
 
+    @made_once
     def splits(self, spec: ReductionSpec, config: MultiRowsConfig) -> Expr:
         """Blocks of a result."""
         if config.group < THREADS_PER_BLOCK:
@@ -172,6 +172,7 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         per_block = THREADS_PER_BLOCK * config.unroll * (config.vec_bytes // spec.dtype.size)
         return split_after(size("n"), per_block, most)
 
+    @made_once
     def tiles_of_row(self, spec: ReductionSpec, config: MultiRowsConfig) -> Expr:
         """Tiles in which a row is read."""
         vectors = size("r3") // (config.vec_bytes // spec.dtype.size)
@@ -193,7 +194,7 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: MultiRowsConfig, extents: Extents, limits: Limits) -> int:
         n, items, team = extents["n"], config.vec_bytes // spec.dtype.size, config.group
-        splits = built(self.splits, spec, config).at({**extents, **limits.sizes()})
+        splits = self.splits(spec, config).at(with_limits(extents, limits))
         run = state_of(spec).run(config.unroll, config.vec_bytes)
         if config.tiles:
             loads, folds, partial = self._most_of_tiles(spec, config, extents, splits, run)
@@ -224,7 +225,7 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         Wherever the first row begins; from there on its place tells where the others do.
         """
         rows, items = extents["n"] // extents["r3"], config.vec_bytes // spec.dtype.size
-        tiles, whole = built(self.tiles_of_row, spec, config).at(extents), THREADS_PER_BLOCK * config.unroll
+        tiles, whole = self.tiles_of_row(spec, config).at(extents), THREADS_PER_BLOCK * config.unroll
         if rows * tiles > MOST_COUNTED_ROWS:
             own = -(-rows * tiles // splits)
             return own * config.unroll, own * config.unroll, 2 * min(own, rows)
@@ -248,11 +249,11 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         self, spec: ReductionSpec, config: MultiRowsConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         length, rows, items = extents["r3"], extents["n"] // max(extents["r3"], 1), config.vec_bytes // spec.dtype.size
-        splits = built(self.splits, spec, config).at({**extents, **limits.sizes()})
+        splits = self.splits(spec, config).at(with_limits(extents, limits))
         blocks = -(-extents["outer"] * splits * config.group // THREADS_PER_BLOCK)
         combine = Combine.TICKET if splits > 1 else None
         if config.tiles:
-            tiles = built(self.tiles_of_row, spec, config).at(extents)
+            tiles = self.tiles_of_row(spec, config).at(extents)
             filled = length / items / (tiles * THREADS_PER_BLOCK * config.unroll)  # of a tile
             own = rows * tiles / splits
             return demand_of(
@@ -355,6 +356,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         found = (several_axes(spec, ShapeClass.MULTI_COLUMNS, 2, last, rows) for last, rows in sizes)
         return (sizes for sizes in found if sizes is not None)
 
+    @made_once
     def strips(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Expr:
         """Strips of a matrix of columns."""
         return size("k3").ceil_div(config.columns_x * (config.vec_bytes // spec.dtype.size))
@@ -363,6 +365,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         """Strips of all matrices."""
         return size("k0") * size("k1") * size("k2") * self.strips(spec, config)
 
+    @made_once
     def splits(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Expr:
         """Blocks that share the rows of a strip: as many as the device wants, and a round's rows for each."""
         most = (size("multiprocessors") * BLOCKS_PER_SM) // self.groups(spec, config).at_least(1)
@@ -382,7 +385,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     @override
     def roundings(self, spec: ReductionSpec, config: MultiColumnsConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.rows_y
-        splits = built(self.splits, spec, config).at({**extents, **limits.sizes()})
+        splits = self.splits(spec, config).at(with_limits(extents, limits))
         own, least = -(-n // (splits * threads)), n // (splits * threads)
         runs = extents["k3"] % (config.vec_bytes // spec.dtype.size) == 0  # else some columns fill no vector
         # Rows that fill no run are added one by one: a thread with a row less may have more of those.
@@ -395,14 +398,14 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     def demand(
         self, spec: ReductionSpec, config: MultiColumnsConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        sizes = {**extents, **limits.sizes()}
+        sizes = with_limits(extents, limits)
         walk, before = MULTI_COLUMNS_INSTRUCTIONS[config.index_bits]
         strides = [extents[f"rs{axis}"] for axis in range(MOST_GROUPS)]
         strides += [extents[f"ks{axis}"] for axis in range(MOST_GROUPS - 1)]
         return columns_demand(
             spec, extents, (config.columns_x, config.rows_y), unroll=config.unroll, vec_bytes=config.vec_bytes,
             combine=Combine.TICKET, columns=extents["k3"], matrices=extents["outer"] // max(extents["k3"], 1),
-            strips=built(self.strips, spec, config).at(sizes), splits=built(self.splits, spec, config).at(sizes),
+            strips=self.strips(spec, config).at(sizes), splits=self.splits(spec, config).at(sizes),
             aligned=gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes == 0,
             walk=walk, before=before,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from math import prod
 from operator import mul
 from typing import ClassVar, NamedTuple, TypeVar
@@ -50,52 +50,52 @@ class Sides:
     before: tuple[int, ...]
     after: tuple[int, ...]
 
-    @property
+    @cached_property
     def left(self) -> int:
         """Cells before it in its row."""
         return self.before[-1]
 
-    @property
+    @cached_property
     def right(self) -> int:
         """Cells after it in its row."""
         return self.after[-1]
 
-    @property
+    @cached_property
     def up(self) -> int:
         """Rows before its row."""
         return self.before[-2] if len(self.before) > 1 else 0
 
-    @property
+    @cached_property
     def down(self) -> int:
         """Rows after its row."""
         return self.after[-2] if len(self.after) > 1 else 0
 
-    @property
+    @cached_property
     def front(self) -> int:
         """Planes before its plane."""
         return self.before[-3] if len(self.before) > 2 else 0
 
-    @property
+    @cached_property
     def back(self) -> int:
         """Planes after its plane."""
         return self.after[-3] if len(self.after) > 2 else 0
 
-    @property
+    @cached_property
     def deep(self) -> int:
         """All planes, its own among them."""
         return self.front + 1 + self.back
 
-    @property
+    @cached_property
     def high(self) -> int:
         """All rows, its own among them."""
         return self.up + 1 + self.down
 
-    @property
+    @cached_property
     def wide(self) -> int:
         """All cells of its row, itself among them."""
         return self.left + 1 + self.right
 
-    @property
+    @cached_property
     def side(self) -> int:
         """The longer of both sides of a row."""
         return max(self.left, self.right)
@@ -108,6 +108,7 @@ def reach_of(spec: StencilSpec) -> Sides:
     return Sides(tuple(max(0, -min(along)) for along in places), tuple(max(0, *along, 0) for along in places))
 
 
+@lru_cache(512)
 def are_images(spec: StencilSpec) -> bool:
     """Whether planes are a batch of images, of which each is computed by itself: no weight reaches into another."""
     return len(spec.axes) == MAX_AXES and spec.shape[0] == 1
@@ -122,6 +123,7 @@ def image_of(spec: StencilSpec) -> StencilSpec:
     return replace(spec, shape=spec.shape[1:], boundary=spec.boundaries[1:], origin=origins)
 
 
+@lru_cache(512)
 def images_of(spec: StencilSpec) -> Expr:
     """How many images one kernel computes: one, unless planes are a batch of them."""
     return size(spec.axes[0]) if are_images(spec) else ONE
@@ -144,6 +146,7 @@ def mirrored_reach_of(spec: StencilSpec) -> Sides:
     return Sides((both, reach.left), (both, reach.right))
 
 
+@lru_cache(512)
 def rim_of(spec: StencilSpec) -> Sides:
     """How many cells are frozen at both ends of each axis."""
     return Sides(*frozen_cells(spec.ends, spec.before, spec.after))

@@ -7,13 +7,14 @@ times on an H200 (bench/potholes-h200.json).
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from gen.arch import Limits
 from gen.families.base import Extents
 from gen.families.estimates import COLD_SECONDS, COSTS, Demand
+from gen.families.expr import once_a_problem
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
     Sides,
@@ -91,10 +92,11 @@ def edge_share(extent: int, tile: int) -> float:
     return min(2 / max(-(-extent // tile), 1), 1.0)
 
 
+@once_a_problem
 def computed_share(spec: StencilSpec, extents: Extents) -> float:
     """The share of rows and planes of which a cell is computed: frozen ones are copied."""
-    share = 1.0
-    for axis, before, after in zip(spec.axes, *astuple(rim_of(spec)), strict=True):
+    share, rim = 1.0, rim_of(spec)
+    for axis, before, after in zip(spec.axes, rim.before, rim.after, strict=True):
         inner = max(extents[axis] - before - after, 0)
         share *= min(inner, 1) if axis == "cols" else inner / max(extents[axis], 1)
     return share

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from gen.arch import STATIC_SHARED_BYTES, WARP, max_registers_per_thread
-from gen.families.base import Extents, Limits, Plan
+from gen.families.base import Extents, Limits, Plan, with_limits
 from gen.families.config import Config, tunable
 from gen.families.estimates import Demand
 from gen.families.stencil.algorithms.common import (
@@ -141,7 +141,7 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
         self, spec: StencilSpec, config: PipelinedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         """All warps take as many turns as there are rows, and those that fill and empty the pipeline."""
-        planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
+        planned, sizes = Blocks.of(spec, config), with_limits(extents, limits)
         blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
         turns, a_row = _turns(spec, config, extents, limits), _issued_for_a_row(spec, config, extents, limits)
         a_row *= _ISSUED_FOR_ONE
@@ -178,7 +178,7 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
 
 def _turns(spec: StencilSpec, config: PipelinedConfig, extents: Extents, limits: Limits) -> int:
     """How often a block goes from one barrier to the next, filling and emptying the pipeline too."""
-    strips = Blocks.of(spec, config).strips.at({**extents, **limits.sizes()})
+    strips = Blocks.of(spec, config).strips.at(with_limits(extents, limits))
     rows = -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
     return -(-rows // config.rows) + config.warps - 1
 

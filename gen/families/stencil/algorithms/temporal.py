@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from gen.arch import WARP, max_registers_per_thread
 from gen.dtypes import U32
-from gen.families.base import Extents, Launch, Limits, Plan
+from gen.families.base import Extents, Launch, Limits, Plan, with_limits
 from gen.families.config import Config, tunable
 from gen.families.estimates import Demand
 from gen.families.expr import Expr, size
@@ -136,7 +136,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
     ) -> Demand:
         """A warp takes its time for each row; where many share a multiprocessor, that issues their terms."""
         work = work_of(spec, limits)
-        planned, sizes = Blocks.of(spec, config), {**extents, **limits.sizes()}
+        planned, sizes = Blocks.of(spec, config), with_limits(extents, limits)
         blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
         rows = _rows_of_warp(spec, config, extents, limits)
         # Where strips are short, warps at the ends take longest: for what their steps use up, too.
@@ -178,7 +178,7 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
 
 def _rows_of_warp(spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits, shorter: int = 1) -> int:
     """How many rows a warp passes through, those that its steps use up too; strips may be so many times shorter."""
-    strips = Blocks.of(spec, config).strips.at({**extents, **limits.sizes()}) * shorter
+    strips = Blocks.of(spec, config).strips.at(with_limits(extents, limits)) * shorter
     return -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
 
 

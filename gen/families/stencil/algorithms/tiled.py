@@ -141,7 +141,7 @@ class Naive(StencilAlgorithm[NaiveConfig]):
     ) -> str | None:
         """Places of 32 bits number all elements, and those that the last threads would have."""
         if config.index_bits == 32:
-            reach = Sides(spec.before, spec.after)
+            reach = _window(spec)
             planes = extents.get("planes", 1) + reach.deep
             rows = extents["rows"] + config.block_y * config.unroll + reach.high
             pitch = max(extents["in_pitch"], extents["out_pitch"]) + config.block_x + reach.wide
@@ -155,7 +155,7 @@ class Naive(StencilAlgorithm[NaiveConfig]):
 
     def inputs(self, spec: StencilSpec, config: NaiveConfig) -> Mapping[str, object]:
         """All weights, with rows and columns of zeros; whether the terms of all planes are written out, and twice."""
-        reach = Sides(spec.before, spec.after)
+        reach = _window(spec)
         return {
             "reach": reach,
             "lines": window_lines(spec, reach),
@@ -287,12 +287,19 @@ class Queued(StencilAlgorithm[QueuedConfig]):
         return spec.dtype.size
 
 
+@lru_cache(512)
+def _window(spec: StencilSpec) -> Sides:
+    """How far all weights reach, zeros too."""
+    return Sides(spec.before, spec.after)
+
+
 def written_terms(spec: StencilSpec) -> int:
     """Terms of a cell that `naive` writes out: all of them, or of very many a plane's, zeros too, in a loop."""
     taps = len(spec.taps)
     return taps if taps <= _MAX_UNROLLED_TERMS else prod(spec.shape[-2:])
 
 
+@lru_cache(512)
 def _tests_inner(spec: StencilSpec, config: NaiveConfig) -> bool:
     """Whether threads tell whether all that they read lies inside."""
     return len(spec.axes) == 2 or (len(spec.axes) == 3 and len(spec.taps) * config.unroll <= _MAX_INNER_TERMS)

@@ -12,7 +12,7 @@ from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.expr import ONE, Expr, constant, made_once, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
     MAX_DIVIDEND,
@@ -80,6 +80,7 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
         yield copied(spec, 4 * vector, (3, 5))
         yield copied(spec, 2 * vector + 1, (2, together))
 
+    @made_once
     def tiles(self, spec: TransposeSpec, config: RowCopyConfig) -> Tiles:
         """Parts of runs: `down` counts groups of runs, `across` the parts of one."""
         span = config.lanes * config.unroll * (16 // spec.dtype.size)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gen.families.base import Extents
 from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand
-from gen.families.expr import traced_alone
+from gen.families.expr import once_a_problem, traced_alone
 from gen.families.transpose.spec import TransposeSpec
 
 CACHE_SHARE = 0.7
@@ -29,6 +29,7 @@ def memory(size: int) -> float:
     return _MEMORY * max(size, 4) / 4
 
 
+@once_a_problem
 def elements_of(spec: TransposeSpec, extents: Extents) -> int:
     """Of the array."""
     found = extents["rows"] * extents["cols"]

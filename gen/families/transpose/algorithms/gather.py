@@ -13,7 +13,7 @@ from gen.dtypes import U32, U64, DType
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
-from gen.families.expr import ONE, Expr, size
+from gen.families.expr import ONE, Expr, made_once, once_a_problem, size
 from gen.families.transpose.algorithms.common import (
     MAX_DIVIDEND,
     MatrixAlgorithm,
@@ -72,18 +72,13 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
     ) -> str | None:
         """Elements are numbered, and found, in 32 bits; a vector's lie in two rows, which follow each other."""
         together = self.together(spec, config)
-        elements, piece = self.elements(spec).at(extents), config.threads_per_block * config.unroll * together
+        (elements, furthest), piece = _counted(spec, extents), config.threads_per_block * config.unroll * together
         row = extents[str(spec.operands[1].axes[-1])]
         if together > 1 and not self._rows_hold(spec, together, extents):
             apart = extents[_out_row(spec)]
             return f"rows of the output have {row} elements, {apart} apart; it takes {together} or more, without gaps"
         if elements > MAX_DIVIDEND - piece:
             return f"it numbers {elements} elements; it takes {MAX_DIVIDEND - piece} at most"
-        axes, pitch = axes_of(spec), extents[_out_row(spec)]
-        steps = zip(axes.extents, axes.in_strides, strict=True)
-        furthest = 1 + sum(max(extent.at(extents) - 1, 1) * step.at(extents) for extent, step in steps)
-        rows = elements // max(axes.extents[axes.order[-1]].at(extents), 1)
-        furthest = max(furthest, max(rows, 1) * pitch)
         if furthest > _INDICES:
             return f"an element's index may be {furthest}; it takes {_INDICES} at most"
         return None  # a grid has as many blocks along x as that
@@ -110,6 +105,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         yield make(spec, 3, piece - 1, out_gap=5)
         yield make(spec, piece // 4, 8)
 
+    @made_once
     def elements(self, spec: TransposeSpec) -> Expr:
         """Of the array."""
         return product(axes_of(spec).extents)
@@ -142,7 +138,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
     def demand(
         self, spec: TransposeSpec, config: GatherConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        size, axes = spec.dtype.size, measured(axes_of(spec), extents)
+        size, axes = spec.dtype.size, measured(spec, extents)
         in_steps, out_steps = (
             [(axes.extents[a], steps[a]) for a in axes.order] for steps in (axes.in_strides, axes.out_strides)
         )
@@ -153,7 +149,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         read, written = (
             touched(taken(steps, count), size, SECTOR_BYTES, aligned=False) for steps in (in_steps, out_steps)
         )
-        divisions, elements = sum(extent > 1 for extent in axes.extents), prod(axes.extents)
+        divisions, elements = sum(extent > 1 for extent in axes.extents), _counted(spec, extents)[0]
         again = 1 + _SCATTERED * min(lines / WARP, 1.0) if elements * size > _CACHED_BYTES else _CACHED
         of_row = _OF_AXIS * max(divisions - 1, 1)
         of_load = memory(size) + _OF_LINE * lines
@@ -182,3 +178,14 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
 def _out_row(spec: TransposeSpec) -> str:
     """The extent that is the pitch of the output's rows."""
     return spec.operands[1].pitch
+
+
+@once_a_problem
+def _counted(spec: TransposeSpec, extents: Extents) -> tuple[int, int]:
+    """How many elements there are, and the largest index that is made of one."""
+    axes = measured(spec, extents)
+    elements = prod(axes.extents)
+    steps = zip(axes.extents, axes.in_strides, strict=True)
+    furthest = 1 + sum(max(extent - 1, 1) * step for extent, step in steps)
+    rows = elements // max(axes.extents[axes.order[-1]], 1)
+    return elements, max(furthest, max(rows, 1) * extents[_out_row(spec)])

@@ -13,7 +13,7 @@ from gen.dtypes import I32, I64, U32, U64, DType, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
-from gen.families.expr import ONE, Expr, also_in_cpp, size
+from gen.families.expr import ONE, Expr, also_in_cpp, made_once, once_a_problem, size
 from gen.families.plans import beyond_block
 from gen.families.transpose.algorithms.common import (
     MAX_DIVIDEND,
@@ -186,17 +186,18 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
             return f"it numbers {most} rows, columns or tiles; it takes {MAX_DIVIDEND} at most"
         if config.index_bits == 32:
             for end in ("in", "out"):
-                rows, cols = _spans(spec, extents, end)
-                furthest = sum((extent - 1) * stride for extent, stride in (*rows, *cols))
+                furthest = _furthest(spec, extents, end)
                 if furthest >= 2**32:
                     return f"an element may lie {furthest} from its first one; with 32 bits it is {2**32 - 1} at most"
         return None
 
+    @made_once
     def tiles(self, spec: TransposeSpec, config: GroupedTileConfig) -> Expr:
         """How many there are."""
         down, across = self._tiles_of_group(spec, config)
         return down * across * size("group_others")
 
+    @made_once
     def _tiles_of_group(self, spec: TransposeSpec, config: GroupedTileConfig) -> tuple[Expr, Expr]:
         """Tiles down and across, of the rows and the columns that belong to one place of the other axes."""
         high, wide = self.tile(spec, config)
@@ -281,8 +282,8 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
             extents,
             blocks=count,
             threads_per_block=threads,
-            read=share * self._sectors(spec, config, extents, "in"),
-            written=share * self._sectors(spec, config, extents, "out"),
+            read=share * _sectors(spec, extents, "in", high, wide),
+            written=share * _sectors(spec, extents, "out", high, wide),
             in_flight=inside * config.unroll * per * per * nbytes if by_vectors else 4 * inside * nbytes,
             rounds=1.0 if by_vectors else config.unroll * per * per / 4,
             instructions=of_thread * (0.3 + 0.7 * inside) + of_places,
@@ -291,13 +292,6 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
             serial_instructions=_SERIAL * config.axes,
             code=3 * _OF_AXIS * config.axes + of_thread,
         )
-
-    def _sectors(self, spec: TransposeSpec, config: GroupedTileConfig, extents: Extents, end: str) -> float:
-        """Of a tile in one of the arrays."""
-        rows, cols = _spans(spec, extents, end)
-        high, wide = self.tile(spec, config)
-        spans = taken(rows[::-1], high) + taken(cols[::-1], wide)
-        return touched(spans, spec.dtype.size, SECTOR_BYTES, aligned=False)
 
     def staged_bytes(self, spec: TransposeSpec, config: GroupedTileConfig) -> int:
         """Shared memory of a block: the tile, and where its rows and columns begin."""
@@ -310,6 +304,7 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
         return config.unroll * self.elements(spec, config) * config.vec_bytes
 
 
+@once_a_problem
 def _spans(spec: TransposeSpec, extents: Extents, end: str) -> tuple[list[Span], list[Span]]:
     """The axes of rows and of columns, the fastest first: extents, and strides in one of the arrays."""
     rows, cols = list[Span](), list[Span]()
@@ -319,3 +314,18 @@ def _spans(spec: TransposeSpec, extents: Extents, end: str) -> tuple[list[Span],
         span = extents[f"group{place}_extent"], extents[f"group{place}_{end}"]
         (rows if place < extents["group_row_axes"] else cols).append(span)
     return rows, cols
+
+
+@once_a_problem
+def _furthest(spec: TransposeSpec, extents: Extents, end: str) -> int:
+    """How far the last element of an array lies from its first one."""
+    rows, cols = _spans(spec, extents, end)
+    return sum((extent - 1) * stride for extent, stride in (*rows, *cols))
+
+
+@once_a_problem
+def _sectors(spec: TransposeSpec, extents: Extents, end: str, high: int, wide: int) -> float:
+    """Of a tile of so many rows and columns in one of the arrays."""
+    rows, cols = _spans(spec, extents, end)
+    spans = taken(rows[::-1], high) + taken(cols[::-1], wide)
+    return touched(spans, spec.dtype.size, SECTOR_BYTES, aligned=False)

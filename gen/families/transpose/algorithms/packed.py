@@ -17,7 +17,7 @@ from gen.dtypes import I32, I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
-from gen.families.expr import ONE, Expr, also_in_cpp, constant, size
+from gen.families.expr import ONE, Expr, also_in_cpp, constant, once_a_problem, size
 from gen.families.transpose.algorithms.common import (
     Axis,
     MatrixAlgorithm,
@@ -123,8 +123,10 @@ def product(factors: Sequence[Expr]) -> Expr:
     return found
 
 
-def measured(axes: Axes[Expr], extents: Extents) -> Axes[int]:
-    """The same of a problem."""
+@once_a_problem
+def measured(spec: TransposeSpec, extents: Extents) -> Axes[int]:
+    """The axes of a problem."""
+    axes = axes_of(spec)
     found, there, here = (
         tuple(one.at(extents) for one in each) for each in (axes.extents, axes.in_strides, axes.out_strides)
     )
@@ -422,6 +424,7 @@ class Boxes:
     runs: Runs
 
 
+@once_a_problem
 def boxes_of(spec: TransposeSpec, extents: Extents) -> Boxes:
     """The boxes of a problem that `boxes_for` belongs to."""
     axes, box = [], []

@@ -12,7 +12,7 @@ from gen.dtypes import I32, I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
-from gen.families.expr import ONE, Expr, size
+from gen.families.expr import ONE, Expr, once_a_problem, size
 from gen.families.transpose.algorithms.common import Axis, MatrixAlgorithm, only_gaps_after_rows, only_turns, turned
 from gen.families.transpose.algorithms.demands import CACHE_SHARE, demand_of, memory, touched
 from gen.families.transpose.algorithms.packed import (
@@ -188,6 +188,7 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
         return _WORD * WIDE_WORDS // config.threads_per_block
 
 
+@once_a_problem
 def _boxes(spec: TransposeSpec, extents: Extents) -> tuple[tuple[Axis, ...], tuple[int, ...]]:
     """The axes of a problem, the output's fastest first, and places of a box along each."""
     axes, box = [], []

@@ -14,7 +14,7 @@ from gen.dtypes import I32, U32, U64, LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.expr import ONE, Expr, constant, made_once, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
     MatrixAlgorithm,
@@ -356,6 +356,7 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
         """Along the long side."""
         return Order.COL if config.few is Few.COLS else Order.ROW
 
+    @made_once
     def tiles(self, spec: TransposeSpec, config: InterleaveConfig) -> Tiles:
         """Tiles that have all of what is few."""
         span = config.threads_per_block * 16 // spec.dtype.size

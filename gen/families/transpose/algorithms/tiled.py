@@ -13,7 +13,7 @@ from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
 from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import size
+from gen.families.expr import made_once, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.transpose.algorithms.common import (
     MatrixAlgorithm,
@@ -140,6 +140,7 @@ class Naive(MatrixAlgorithm[MatrixSpec, NaiveConfig]):
         """Whether columns stay columns."""
         return {"copies": isinstance(spec, MoveSpec) and spec.op == COPY}
 
+    @made_once
     def tiles(self, spec: MatrixSpec, config: NaiveConfig) -> Tiles:
         """Blocks over the matrix whose rows the warps follow."""
         along, across = ("cols", "rows") if config.order is Lanes.ROW else ("rows", "cols")
@@ -265,6 +266,7 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
             "swaps_axes": isinstance(spec, TransposeSpec) or spec.swaps_axes,
         }
 
+    @made_once
     def tiles(self, spec: MatrixSpec, config: TiledConfig) -> Tiles:
         """Tiles of the input."""
         wide = config.tile_dim * config.unroll

@@ -15,7 +15,7 @@ from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
-from gen.families.expr import size
+from gen.families.expr import made_once, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
     Order,
@@ -151,6 +151,7 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         groups = config.groups + (config.spread is Spread.PADDING)
         return config.lanes * self.elements(spec, config) * groups * config.vec_bytes
 
+    @made_once
     def tiles(self, spec: TransposeSpec, config: VectorTileConfig) -> Tiles:
         """Tiles of the input."""
         per = self.elements(spec, config)
@@ -315,6 +316,7 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
         return (config.tile_rows + self.halo(spec, config)) * (config.tile_cols + 1) * spec.result.size
 
     @override
+    @made_once
     def tiles(self, spec: TransposeSpec, config: WindowTileConfig) -> Tiles:
         rows = size("rows")
         halo = self.halo(spec, config)
@@ -381,6 +383,7 @@ class ShiftTile(WindowAlgorithm[ShiftTileConfig]):
         return 31 * config.chunks * (4 // spec.dtype.size * config.groups + 1) * 4
 
     @override
+    @made_once
     def tiles(self, spec: TransposeSpec, config: ShiftTileConfig) -> Tiles:
         per, halo = 4 // spec.dtype.size, config.align // spec.dtype.size
         rows = size("rows") + (halo - 1)
