@@ -17,19 +17,19 @@ import typer
 
 import gen
 from gen.cli import output
-from gen.cli.common import Json
+from gen.cli.common import Home, Json, home_of
 from gen.errors import GenError
 from gen.paths import how_to_install
 
 
-def doctor(json: Json = False) -> None:
+def doctor(results: Home = None, json: Json = False) -> None:
     """Show what gen needs: versions, what is missing, what does not work without it, and how to install it.
 
     Exits with 1 if something is missing without which kernels cannot be compiled or proven.
 
     Examples: `gen doctor`, `gen doctor --json`.
     """
-    findings = examine()
+    findings = examine(home_of(results))
     missing = [finding for finding in findings if not finding.ok]
     if json:
         output.data({"findings": [asdict(finding) for finding in findings]})
@@ -90,8 +90,12 @@ class Finding:
     required: bool = False
 
 
-def examine() -> tuple[Finding, ...]:
-    """Everything that gen needs, what it needs most first. Never raises; starts no GPU."""
+def examine(home: Path | None = None) -> tuple[Finding, ...]:
+    """Everything that gen needs, what it needs most first. Never raises; starts no GPU.
+
+    Args:
+        home: the folder of results, whose winners are looked at; where commands look if None.
+    """
     from gen.gpu.device import cuda_of_driver
     from gen.report.counters import profiler
     from gen.runtime import launcher
@@ -138,7 +142,7 @@ def examine() -> tuple[Finding, ...]:
             "Python's headers", python, "calling kernels with little overhead", "a call takes about 30 us, not a few",
             "apt install python3-dev, and g++", launcher.lacking() is None,
         ),
-        _winners(),
+        _winners(home),
         finding(
             "addr2line", _says(shutil.which("addr2line"), "--version"),
             "naming the line of a kernel that broke a rule on the CPU",
@@ -184,7 +188,7 @@ def examine() -> tuple[Finding, ...]:
     )  # fmt: skip
 
 
-def _winners() -> Finding:
+def _winners(results: Path | None) -> Finding:
     """The winners of the GPU here, or of all where there is none, and how many of them are stale."""
     from gen.cli.common import limits_for
     from gen.families import families
@@ -194,7 +198,7 @@ def _winners() -> Finding:
     from gen.store.folder import known_specs
     from gen.store.stale import stale
 
-    home, known, device = output_home(), families(), find_gpu()
+    home, known, device = output_home(results), families(), find_gpu()
     winners = [one for one in winners_of(home) if device is None or one.device == device.name]
     found = len(list(stale(winners, known, known_specs(known, home), limits_for(None, device))))
     return Finding(

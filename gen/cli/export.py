@@ -10,7 +10,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Home, Json, complete_spec, families_of, folder_of, home_of, option
+from gen.cli.common import Home, Json, check_compiled_for, complete_spec, families_of, folder_of, home_of, option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +65,9 @@ def export(
     """
     from gen.export import folder as made
     from gen.export.program import program_of, targets_of
+    from gen.paths import cache_home
     from gen.runtime.dispatch import family_and_spec, winners_of
+    from gen.toolchain.nvrtc import Nvrtc
     from gen.tune.targets import read_shape
 
     home, families = home_of(results), families_of(ctx)
@@ -77,8 +79,10 @@ def export(
     archs = list(dict.fromkeys(one.strip() for one in arch.split(",")))
     winners = winners_of(home)
     targets = targets_of(archs, winners)
-    compiler = _compiler(home, archs)
+    compiler = Nvrtc(cache_home(home))
+    check_compiled_for(archs, compiler)
     programs: list[Program] = []
+    output.note("Tracing what gen.load chooses: up to half a minute a spec")
     with output.progress(traced=len(found)) as step:
         for family, spec in found:
             own = [winner.device for winner in winners if winner.spec == family.name_of(spec)]
@@ -113,21 +117,6 @@ def export(
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _compiler(home: Path, archs: Sequence[str]) -> Nvrtc:
-    """The compiler. Raises UnknownNameError for an architecture that it does not know."""
-    from gen.errors import UnknownNameError
-    from gen.paths import cache_home
-    from gen.toolchain.nvrtc import Nvrtc
-
-    compiler = Nvrtc(cache_home(home))
-    for arch in archs:
-        if arch not in compiler.architectures:
-            known = ", ".join(compiler.architectures)
-            rule = f"must name architectures that {compiler.version} knows: {known}"
-            raise UnknownNameError("--arch", rule, repr(arch))
-    return compiler
 
 
 def _compiled(

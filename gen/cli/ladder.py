@@ -54,8 +54,9 @@ def ladder(
     from gen.report.ladder import COLUMNS_EXPLAINED, as_json, climb, listed, looked_at, on_host, said_of_problems
     from gen.tune.targets import read_runtime_parameters
 
+    with_ladders = [one for one in families_of(ctx) if one.named or one.name == family]
     found, home, runtime_parameters = (
-        find_family(families_of(ctx), family),
+        find_family(with_ladders, family),
         home_of(results),
         read_runtime_parameters(parameters or ()),
     )

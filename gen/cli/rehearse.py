@@ -11,10 +11,9 @@ import typer
 
 from gen.arch import DEFAULT_ARCH, Limits
 from gen.cli import output
-from gen.cli.common import families_of, home_of, limits_for
+from gen.cli.common import check_compiled_for, families_of, home_of, limits_for
 from gen.cli.first_minute import first_minute
 from gen.cli.prove import STOPPED, as_json, keep_failures, show_reasons
-from gen.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,9 +57,7 @@ def rehearse(
     families, home, device = families_of(ctx), home_of(results), find_gpu()
     limits, compiler = limits_for(arch, device), Nvrtc(cache_home(home))
     if limits.arch not in compiler.architectures:
-        if arch is not None:
-            known = ", ".join(compiler.architectures)
-            raise UnknownNameError("--arch", f"must be one that {compiler.version} compiles for: {known}", arch)
+        check_compiled_for([] if arch is None else [arch], compiler)
         # What the GPU here is does not stand in the way of a rehearsal.
         output.note(
             f"{compiler.version} does not compile for {limits.arch}: this rehearses for {DEFAULT_ARCH} instead."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from gen.cli.common import (
     Json,
     OptionError,
     RuntimeParameters,
+    check_compiled_for,
     complete_spec_or_variant,
     families_of,
     find,
@@ -21,6 +23,7 @@ from gen.cli.common import (
     limits_for,
     option,
 )
+from gen.errors import MissingToolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +72,10 @@ def show(
     spec_name = family.name_of(spec)
     chooser = chooser_for(family, spec, home, arch)
     if arch is not None:
+        with suppress(MissingToolError):  # without a compiler nobody says what it knows
+            from gen.toolchain.nvrtc import Nvrtc
+
+            check_compiled_for([arch], Nvrtc(None))
         limits_for(arch)  # says so where no figures of it are known
     if shape is not None:
         if variant is not None:
