@@ -183,6 +183,6 @@ def launches(variant: Variant, sizes: Extents) -> str:
         )
         swaps = "".join(f", swap {slots.index(one)} {slots.index(other)}" for one, other in launch.swap)
         head = f"{launch.entry}<<<{grid}, {launch.block}, {launch.shared_bytes.at(sizes)}>>>({arguments})"
-        head += " together" if launch.cooperative else ""
+        head += " cooperative" if launch.cooperative else ""
         lines.append(f"{head} {launch.times.at(sizes)} times{swaps}\n")
     return "".join(lines)

@@ -562,7 +562,7 @@ constexpr int kMajor = 75, kMinor = 76, kDynamicSharedBytes = 8;
 struct Arena { uint64_t address = 0; size_t size = 0; };
 
 // Memory for the launches on a stream; what must be zero between calls apart. Whoever launches with it holds it, so that
-// the launches of a call stay together.
+// the launches of a call stay together. A thread waits for `held` only where another uses the same stream.
 struct Scratch {
   std::mutex held;
   Arena plain, zeroed;
@@ -601,10 +601,14 @@ struct Entered {
       return fail(kNoDevice, "The device must be a GPU of this machine, which has " + std::to_string(count) +
                                  " (got number " + std::to_string(wanted) + ")");
     GEN_CALL(cuDeviceGet, &device, wanted < 0 ? 0 : wanted);
-    const std::lock_guard<std::mutex> alone(contexts_mutex);
-    void*& primary = primary_contexts[device];
-    if (primary == nullptr) GEN_CALL(cuDevicePrimaryCtxRetain, &primary, device);
-    context = primary;
+    static thread_local struct { int device = -1; void* context; } last;
+    if (last.device != device) {
+      const std::lock_guard<std::mutex> alone(contexts_mutex);
+      void*& primary = primary_contexts[device];
+      if (primary == nullptr) GEN_CALL(cuDevicePrimaryCtxRetain, &primary, device);
+      last = {device, primary};
+    }
+    context = last.context;
     GEN_CALL(cuCtxPushCurrent_v2, context);
     pushed = true;
     return kFine;
@@ -689,24 +693,42 @@ int no_code(const Spec& spec, const Context& context) {
                              std::to_string(context.capability) + "). Export it again with another --arch, or --ptx");
 }
 
-// The functions of a plan's launches, in their order; those of launches without blocks are not looked up.
-int functions_of(Context& context, const Spec& spec, const Code& code, const Plan& plan, void** handles) {
+// A function with as much dynamic shared memory as a launch takes, loaded if it is not.
+int load_function(Context& context, const Spec& spec, const Code& code, const Plan::Step& step, Function* loaded) {
   const std::lock_guard<std::mutex> alone(contexts_mutex);
+  Function& found = context.functions[{&code, step.entry}];
+  if (found.handle == nullptr) {
+    void*& module = context.modules[&code];
+    if (module == nullptr) GEN_CALL(cuModuleLoadData, &module, code_begin + code.offset);
+    const std::string symbol = std::string(spec.variants[code.variant].name) + step.entry;
+    GEN_CALL(cuModuleGetFunction, &found.handle, module, symbol.c_str());
+  }
+  if (step.shared_bytes > found.shared_bytes) {
+    GEN_CALL(cuFuncSetAttribute, found.handle, kDynamicSharedBytes, static_cast<int>(step.shared_bytes));
+    found.shared_bytes = step.shared_bytes;
+  }
+  *loaded = found;
+  return kFine;
+}
+
+// The functions of a plan's launches, in their order; those of launches without blocks are not looked up. What a thread
+// has launched it finds again without a lock, unless another function has since taken its place.
+int functions_of(Context& context, const Spec& spec, const Code& code, const Plan& plan, void** handles) {
+  struct Seen { const Context* context; const Code* code; const char* entry; Function function; };
+  constexpr uintptr_t kPlaces = 64;
+  static thread_local Seen seen_here[kPlaces];
   for (int place = 0; place < plan.steps; ++place) {
     const Plan::Step& step = plan.step[place];
     if (!step.launches()) continue;
-    Function& found = context.functions[{&code, step.entry}];
-    if (found.handle == nullptr) {
-      void*& module = context.modules[&code];
-      if (module == nullptr) GEN_CALL(cuModuleLoadData, &module, code_begin + code.offset);
-      const std::string symbol = std::string(spec.variants[code.variant].name) + step.entry;
-      GEN_CALL(cuModuleGetFunction, &found.handle, module, symbol.c_str());
+    const uintptr_t key = reinterpret_cast<uintptr_t>(&code) / sizeof(Code) + reinterpret_cast<uintptr_t>(step.entry);
+    Seen& seen = seen_here[key % kPlaces];
+    if (seen.context != &context || seen.code != &code || seen.entry != step.entry ||
+        step.shared_bytes > seen.function.shared_bytes) {
+      seen.code = nullptr;
+      if (const int status = load_function(context, spec, code, step, &seen.function)) return status;
+      seen.context = &context, seen.code = &code, seen.entry = step.entry;
     }
-    if (step.shared_bytes > found.shared_bytes) {
-      GEN_CALL(cuFuncSetAttribute, found.handle, kDynamicSharedBytes, static_cast<int>(step.shared_bytes));
-      found.shared_bytes = step.shared_bytes;
-    }
-    handles[place] = found.handle;
+    handles[place] = seen.function.handle;
   }
   return kFine;
 }
@@ -748,17 +770,25 @@ int grow(const Scratch& scratch, Arena* arena, size_t size, bool zero, bool capt
   return kFine;
 }
 
-// What the library keeps for a stream.
-int scratch_of(Context& context, void* stream, std::shared_ptr<Scratch>* found) {
+// What the library keeps for a stream; that of the stream on which a thread launched last, it finds without a lock.
+int scratch_of(Context& context, void* stream, Scratch** found) {
+  struct Last { const Context* context; unsigned long long id; std::shared_ptr<Scratch> scratch; };
+  static thread_local Last last{};
   unsigned long long id = 0;
   GEN_CALL(cuStreamGetId, stream, &id);
+  if (last.context == &context && last.id == id && last.scratch != nullptr) {
+    *found = last.scratch.get();
+    return kFine;
+  }
   const std::lock_guard<std::mutex> alone(contexts_mutex);
   std::shared_ptr<Scratch>& kept = context.scratch[id];
   if (kept == nullptr) kept = std::make_shared<Scratch>();
-  *found = kept;
+  last = {&context, id, kept};
+  *found = kept.get();
   if (context.scratch.size() <= kMostStreams) return kFine;
-  const auto first = context.scratch.begin()->second == kept ? std::next(context.scratch.begin()) : context.scratch.begin();
-  if (first->second.use_count() > 1) return kFine;  // a thread is launching with it
+  auto first = context.scratch.begin();
+  while (first != context.scratch.end() && first->second.use_count() > 1) ++first;  // a thread's last
+  if (first == context.scratch.end()) return kFine;
   const std::shared_ptr<Scratch> left = first->second;
   context.scratch.erase(first);
   const int status = give_up(*left, &left->plain);
@@ -821,7 +851,7 @@ int queue_in_workspace(const Spec& spec, Plan& plan, void* const* functions, voi
 int queue_in_scratch(Context& context, const Spec& spec, Plan& plan, void* const* functions, void* stream,
                      uint64_t* slots) {
   int capturing = 0;
-  std::shared_ptr<Scratch> scratch;
+  Scratch* scratch = nullptr;
   GEN_CALL(cuStreamIsCapturing, stream, &capturing);
   if (const int status = scratch_of(context, stream, &scratch)) return status;
   const std::lock_guard<std::mutex> alone(scratch->held);

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, sys.argv[1])
@@ -136,6 +137,70 @@ def threads_have_streams_of_their_own() -> None:
     ]  # fmt: skip
 
 
+def repeated_calls_neither_lock_nor_allocate() -> None:
+    """But where scratch memory is used: another thread may launch with that of the same stream."""
+
+    def call(count: int) -> None:
+        there, out = demo._tensor(1 << 40, (count,), None, (2, 32), 0), demo._tensor(1 << 45, (), None, (2, 32), 0)
+        for _ in range(2):
+            taken, made = ctypes.c_int(-1), ctypes.c_int(-1)
+            status = driver.stub_counted(
+                library.reduction_sum_f32, ctypes.byref(there), ctypes.byref(out), ctypes.c_void_p(4000),
+                ctypes.byref(taken), ctypes.byref(made),
+            )  # fmt: skip
+            assert status == 0, library.demo_error()
+            found.append((taken.value, made.value))
+
+    for count, wanted in ((1000, 0), (TWO_PASSES, 1)):
+        found: list[tuple[int, int]] = []
+        thread = threading.Thread(target=call, args=(count,))  # which has not called before
+        thread.start()
+        thread.join()
+        first, second = found
+        assert first[0] > wanted
+        assert second == (wanted, 0), second
+
+
+def devices_without_code_are_refused() -> None:
+    def call(context: int, major: int) -> None:
+        driver.stub_enter(ctypes.c_void_p(context), major)
+        for _ in range(2):  # also where the context is known
+            refused(
+                f"reduction_sum_f32 has code for sm_90 (got Stub GPU, sm_{major}0). Export it again with another",
+                Array(1 << 40, (8,)), out=Array(1 << 45, ()), stream=64,
+            )  # fmt: skip
+        there, out = demo._tensor(1 << 40, (8,), None, (2, 32), 0), demo._tensor(1 << 45, (), None, (2, 32), 0)
+        assert library.reduction_sum_f32(ctypes.byref(there), ctypes.byref(out), None) == 3
+        done.append(major)
+
+    done: list[int] = []
+    for context, major in ((1 << 20, 8), (1 << 21, 10)):  # in threads that end, with the contexts that are current
+        thread = threading.Thread(target=call, args=(context, major))
+        thread.start()
+        thread.join()
+    driver.stub_enter(None, 9)
+    assert done == [8, 10]
+    assert launches(total(8))
+
+
+class Tensor:
+    """A tensor of torch that requires gradients, as far as the module looks."""
+
+    __module__ = "torch"
+    is_cuda, layout, requires_grad, device = True, "strided", True, "cuda:0"
+
+
+def tensors_that_require_gradients_are_refused_as_results() -> None:
+    recording = False
+    sys.modules["torch"] = torch = ModuleType("torch")
+    state = SimpleNamespace(strided="strided", is_grad_enabled=lambda: recording)
+    torch.__dict__.update(vars(state))
+    refused("out must not require gradients", Array(1 << 40, (8,)), out=Tensor(), stream=64)
+    recording = True
+    refused("in must not require gradients", Tensor(), out=Array(1 << 45, ()), stream=64)
+    del sys.modules["torch"]
+
+
 def what_is_wrong_is_refused() -> None:
     x, out = Array(1 << 40, (8,)), Array(1 << 45, ())
     refused("in is missing (got a null pointer)", Array(0, (8,)), out=out)
@@ -189,4 +254,7 @@ graphs_begin_with_launches_and_keep_their_memory()
 memory_of_a_refused_launch_is_zeroed_again()
 threads_have_streams_of_their_own()
 streams_come_and_go()
+repeated_calls_neither_lock_nor_allocate()
+devices_without_code_are_refused()
+tensors_that_require_gradients_are_refused_as_results()
 what_is_wrong_is_refused()

@@ -227,12 +227,14 @@ def test_calls_reach_the_driver_as_they_were_planned(library: ModuleType, tmp_pa
         "-o",
         tmp_path / "libcuda.so.1",
         driver / "counted.cpp",
+        "-ldl",
     ]
     subprocess.run(build, check=True)
     assert library.__file__ is not None
     done = subprocess.run(
         [sys.executable, "-I", "-S", driver / "exported_calls.py", Path(library.__file__).parent.parent],
-        capture_output=True, text=True, check=False, env={"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+        env={"LD_LIBRARY_PATH": str(tmp_path), "LD_PRELOAD": str(tmp_path / "libcuda.so.1")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
