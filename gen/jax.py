@@ -121,7 +121,7 @@ def _call(
     spec: Spec, shape: tuple[int, ...], dtype: np.dtype[Any], parameters: tuple[tuple[str, int], ...]
 ) -> xla.Call:
     kernel = loaded(spec, _gpu())
-    return xla.keep(_library(), kernel, shape, dtype, dict(parameters), xla.memset_address())
+    return xla.keep(_library(), kernel, shape, dtype, dict(parameters), xla.driver_addresses())
 
 
 @cache

@@ -4,6 +4,8 @@
 // for XLA's own CPU backend, where tests bring functions of their own in the driver's place.
 
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,12 +19,20 @@ namespace {
 namespace ffi = xla::ffi;
 
 constexpr uint64_t kAlignment = 16;  // bytes: what kernels are chosen for; XLA's buffers have 16 at least
+constexpr uint64_t kPart = 256;      // bytes, of which every buffer of zeros is a multiple
 
-using LaunchFunction = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
-                               void**);
-using CooperativeFunction = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
-                                 void**);
-using MemsetFunction = int (*)(uint64_t, unsigned char, size_t, void*);
+// The driver, by the addresses of its functions, and the context of the device.
+struct Driver {
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+  int (*launch_cooperative)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**);
+  int (*memset)(uint64_t address, unsigned char value, size_t size, void* stream);
+  int (*allocate)(uint64_t* address, size_t size);
+  int (*free)(uint64_t address);
+  int (*stream_id)(void* stream, unsigned long long* id);
+  int (*push_current)(void* context);
+  int (*pop_current)(void** context);
+  void* context;
+};
 
 struct Argument {
   enum Source : uint64_t { kArray, kNumber } source;
@@ -36,17 +46,41 @@ struct Launch {
   std::vector<Argument> arguments;
 };
 
-// Arrays are a call's inputs, its outputs and its scratch memory, in this order.
+// Arrays are a call's inputs, its outputs, its scratch memory, and that which must be 0, in this order.
 struct Plan {
-  LaunchFunction launch;
-  CooperativeFunction launch_cooperative;
-  MemsetFunction memset;
-  std::vector<std::pair<uint64_t, uint64_t>> zeroed;  // place and bytes of scratch memory that must be 0
+  Driver driver;
+  std::vector<uint64_t> zeroed;  // bytes of the last
   std::vector<Launch> launches;
+};
+
+// Memory of a stream that is 0 before every call, since launches leave it so. Whoever launches with it holds it.
+struct Zeroed {
+  std::mutex held;
+  uint64_t address = 0, size = 0;  // a size of 0: it may hold anything
+
+  // Makes room for so many bytes; gives the driver's status.
+  int grow(const Driver& driver, uint64_t wanted, void* stream) {
+    if (size >= wanted) return 0;
+    if (const int status = driver.push_current(driver.context)) return status;
+    if (address != 0) driver.free(address);  // which waits for the launches that use it
+    address = size = 0;
+    int status = driver.allocate(&address, wanted);
+    if (status == 0) status = driver.memset(address, 0, wanted, stream);
+    if (status == 0) size = wanted;
+    void* left;
+    driver.pop_current(&left);
+    return status;
+  }
 };
 
 std::mutex mutex;
 std::unordered_map<int64_t, std::shared_ptr<const Plan>> plans;
+std::map<unsigned long long, Zeroed> zeroed_of_streams;  // by the driver's number of the stream, which no later one gets
+
+Zeroed& zeroed_of(unsigned long long stream_id) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return zeroed_of_streams[stream_id];
+}
 
 std::shared_ptr<const Plan> plan_of(int64_t number) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -74,8 +108,23 @@ ffi::Error run(void* stream, int64_t number, ffi::RemainingArgs inputs, ffi::Rem
   }
   for (const uint64_t address : addresses)
     if (address % kAlignment != 0) return ffi::Error::Internal("gen: a buffer of XLA is not aligned to 16 bytes");
-  for (const auto& [place, bytes] : plan->zeroed)
-    if (const int status = plan->memset(addresses.at(place), 0, bytes, stream)) return refused("clear memory", status);
+  const Driver& driver = plan->driver;
+  std::unique_lock<std::mutex> held;
+  Zeroed* zeroed = nullptr;
+  if (!plan->zeroed.empty()) {
+    unsigned long long stream_id = 0;
+    if (const int status = driver.stream_id(stream, &stream_id)) return refused("number a stream", status);
+    zeroed = &zeroed_of(stream_id);
+    held = std::unique_lock<std::mutex>(zeroed->held);
+    uint64_t total = 0;
+    for (const uint64_t bytes : plan->zeroed) total += (bytes + kPart - 1) / kPart * kPart;
+    if (const int status = zeroed->grow(driver, total, stream)) return refused("make zeros", status);
+    uint64_t next = zeroed->address;
+    for (const uint64_t bytes : plan->zeroed) {
+      addresses.push_back(next);
+      next += (bytes + kPart - 1) / kPart * kPart;
+    }
+  }
   std::vector<void*> arguments;
   for (const Launch& launch : plan->launches) {
     arguments.clear();
@@ -84,11 +133,14 @@ ffi::Error run(void* stream, int64_t number, ffi::RemainingArgs inputs, ffi::Rem
                                                               : const_cast<uint64_t*>(argument.content));
     const unsigned *grid = launch.grid, *block = launch.block;
     const int status = launch.cooperative
-                           ? plan->launch_cooperative(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
+                           ? driver.launch_cooperative(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
                                                       block[2], launch.shared_bytes, stream, arguments.data())
-                           : plan->launch(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                           : driver.launch(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                                           launch.shared_bytes, stream, arguments.data(), nullptr);
-    if (status != 0) return refused("launch", status);
+    if (status != 0) {
+      if (zeroed != nullptr) zeroed->size = 0;  // a call that ended in its midst may have left anything there
+      return refused("launch", status);
+    }
   }
   return ffi::Error::Success();
 }
@@ -99,15 +151,15 @@ ffi::Error run_on_host(int64_t number, ffi::RemainingArgs inputs, ffi::Remaining
 
 }  // namespace
 
-// Keeps a plan: the addresses of cuLaunchKernel, cuLaunchCooperativeKernel and cuMemsetD8Async; how much scratch memory
-// must be 0, each with its place and bytes; how many launches there are, each with its function, grid, block, bytes of
-// shared memory, whether it is cooperative, and its number of arguments, and of each argument its source and two words.
+// Keeps a plan: the driver; how many buffers must be 0, each with its bytes; how many launches there are, each with its
+// function, grid, block, bytes of shared memory, whether it is cooperative, and its number of arguments, and of each
+// argument its source and two words.
 extern "C" void gen_keep(int64_t number, const uint64_t* next) {
   auto plan = std::make_shared<Plan>();
-  plan->launch = reinterpret_cast<LaunchFunction>(*next++);
-  plan->launch_cooperative = reinterpret_cast<CooperativeFunction>(*next++);
-  plan->memset = reinterpret_cast<MemsetFunction>(*next++);
-  for (uint64_t count = *next++; count > 0; --count, next += 2) plan->zeroed.emplace_back(next[0], next[1]);
+  static_assert(sizeof(Driver) % sizeof(*next) == 0, "a driver is so many words");
+  memcpy(&plan->driver, next, sizeof(Driver));
+  next += sizeof(Driver) / sizeof(*next);
+  for (uint64_t count = *next++; count > 0; --count) plan->zeroed.push_back(*next++);
   for (uint64_t count = *next++; count > 0; --count) {
     Launch launch;
     launch.function = reinterpret_cast<void*>(*next++);

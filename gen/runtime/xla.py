@@ -2,7 +2,7 @@
 
 A program that JAX compiles has one size for every array, so its kernels are chosen, compiled and planned while it is
 traced; when it runs, `xla.cpp` queues them on XLA's stream without Python. Scratch memory is XLA's too: further results
-of the call, which nobody reads, and which are cleared before each call where kernels want zeros.
+of the call, which nobody reads. Only what kernels want to be 0, and leave so, `xla.cpp` keeps for each stream.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from gen.toolchain.cache import Cache, content_key
 TARGET, HOST_TARGET = "gen_launch", "gen_launch_on_host"  # custom calls
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-Wall", "-Wextra")
 
+_FUNCTIONS = ("cuMemsetD8Async", "cuMemAlloc_v2", "cuMemFree_v2", "cuStreamGetId", "cuCtxPushCurrent_v2",
+              "cuCtxPopCurrent_v2")  # fmt: skip
 _ARRAY, _NUMBER = range(2)  # sources of arguments, as in xla.cpp
 _kept: dict[int, tuple[object, ...]] = {}  # by the numbers of plans: whose code and memory they name
 
@@ -41,7 +43,7 @@ class Call:
     Attributes:
         number: of the plan, which the program names.
         results: shape and dtype of all outputs.
-        scratch: bytes of each buffer that follows them.
+        scratch: bytes of each buffer that follows them; none of them must be 0.
     """
 
     number: int
@@ -83,15 +85,16 @@ def library(include: str) -> Any:
 
 
 @cache
-def memset_address() -> int:
-    """The address of the driver's `cuMemsetD8Async`."""
-    function = ctypes.CDLL("libcuda.so.1").cuMemsetD8Async
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+def driver_addresses() -> tuple[int, ...]:
+    """Those of the driver's functions that `xla.cpp` calls beside launches."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    return tuple(ctypes.cast(getattr(driver, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS)
 
 
 def keep(
-    loaded: Any, kernel: Kernel, shape: Shape, dtype: np.dtype[Any], parameters: dict[str, int], memset: int
-) -> Call:
+    loaded: Any, kernel: Kernel, shape: Shape, dtype: np.dtype[Any], parameters: dict[str, int],
+    addresses: tuple[int, ...],
+) -> Call:  # fmt: skip
     """Keeps what a call of a kernel launches, for one dense input.
 
     Args:
@@ -100,27 +103,27 @@ def keep(
         shape: of the input.
         dtype: of the input.
         parameters: runtime parameters.
-        memset: the address of `cuMemsetD8Async`.
+        addresses: what `driver_addresses` gives.
 
     Raises:
         GenError: the kernel does not take such an array.
     """
     planned = kernel.planned(shape, dtype, parameters)
-    words = _words(planned, kernel.driver_functions(), memset)
+    words = _words(planned, kernel.driver_functions(), addresses)
     digest = hashlib.sha256(np.array(words, np.uint64).tobytes()).digest()
     number = int.from_bytes(digest[:8], "little", signed=True)
     loaded.gen_keep(number, (ctypes.c_uint64 * len(words))(*words))
     _kept[number] = (kernel,)
-    return Call(number, planned.results, tuple(max(one.size, 1) for one in planned.scratch))
+    return Call(number, planned.results, tuple(max(one.size, 1) for one in planned.scratch if not one.zeroed))
 
 
-def _words(planned: Planned, functions: DriverFunctions, memset: int) -> list[int]:
+def _words(planned: Planned, functions: DriverFunctions, addresses: tuple[int, ...]) -> list[int]:
     """A plan as `gen_keep` reads it."""
-    places = {name: place for place, name in enumerate((*planned.arrays, *(one.name for one in planned.scratch)))}
-    zeroed = [(places[one.name], one.size) for one in planned.scratch if one.zeroed and one.size]
+    scratch = sorted(planned.scratch, key=lambda one: one.zeroed)  # those of XLA first
+    places = {name: place for place, name in enumerate((*planned.arrays, *(one.name for one in scratch)))}
+    zeroed = [one.size for one in scratch if one.zeroed]
     launch, *_, cooperative = functions.addresses
-    words = [launch, cooperative, memset, len(zeroed), *(word for pair in zeroed for word in pair)]
-    words.append(len(planned.steps))
+    words = [launch, cooperative, *addresses, functions.context, len(zeroed), *zeroed, len(planned.steps)]
     for step in planned.steps:
         handle = functions.handle(planned.code, step.entry, step.shared_bytes)
         words += [handle, *step.grid, *step.block, step.shared_bytes, int(step.cooperative), len(step.arguments)]
