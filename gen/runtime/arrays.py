@@ -539,9 +539,27 @@ def maker(like: Given, shape: Shape, dtype: np.dtype[Any]) -> Maker | None:
     """How the library of `like` makes an array on its device; None where it has none that does."""
     if like.kind is Kind.TORCH:
         torch: Any = sys.modules["torch"]
-        kind = like.array.dtype if dtype == like.dtype else getattr(torch, dtype.name)
-        return Maker(torch.empty, (shape, kind, like.array.device), ("dtype", "device"))
+        return Maker(torch.empty, (shape, _kind_of(like, dtype), like.array.device), ("dtype", "device"))
     return Maker(sys.modules["cupy"].empty, (shape, dtype)) if like.kind is Kind.CUPY else None
+
+
+def quick_maker(like: Given, shape: Shape, dtype: np.dtype[Any]) -> Maker | None:
+    """As `maker`, in less time, but on the device that is current: whoever calls it looks where the array lies.
+
+    Programs that torch's compiler writes make their tensors by this function, since `torch.empty` first sorts its
+    arguments and then goes through torch's dispatcher. Of a torch without it the usual maker is given.
+    """
+    found: Any = sys.modules["torch"] if like.kind is Kind.TORCH else None
+    for name in ("_C", "_dynamo", "guards", "_empty_strided_cuda"):
+        found = getattr(found, name, None)
+    if found is None:
+        return maker(like, shape, dtype)
+    return Maker(found, (shape, dense_strides(shape, 1), _kind_of(like, dtype)))
+
+
+def _kind_of(like: Given, dtype: np.dtype[Any]) -> Any:
+    """Torch's name of a dtype: that of `like` where it has the same, which NumPy may not tell from others."""
+    return like.array.dtype if dtype == like.dtype else getattr(sys.modules["torch"], dtype.name)
 
 
 def source_of(given: Given) -> Any | None:

@@ -38,7 +38,7 @@ from typing import Any
 from gen.errors import GenError, RunError
 from gen.families.plans import Step
 from gen.gpu.device import Code, DriverFunctions, Memory
-from gen.runtime.arrays import Given, Maker, maker, source_of, span
+from gen.runtime.arrays import Given, Maker, quick_maker, source_of, span
 from gen.runtime.signature import Results, Signature
 from gen.runtime.workspace import Needed
 from gen.toolchain.cache import Cache, content_key
@@ -158,7 +158,7 @@ class Launcher:
             for step in steps
         )  # fmt: skip
         makers = tuple(
-            _parts(maker(first, *results[x.name])) if x.role == "out" and x.name not in given else None
+            _parts(quick_maker(first, *results[x.name])) if x.role == "out" and x.name not in given else None
             for x in signature.arrays
         )
         spans = tuple(_offsets(given.get(x.name)) for x in signature.arrays)

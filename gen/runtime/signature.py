@@ -127,6 +127,9 @@ class Signature:
                 raise ArgumentError(operand.name, rule, one.described, next_step=next_step)
             if operand.role != "in" and not one.writable:
                 raise ArgumentError(operand.name, "must be writable", "a read-only array")
+            if operand.role != "in" and getattr(one.array, "requires_grad", False):  # of torch, while it records none
+                rule = "must not require gradients, as torch does not see what a kernel writes"
+                raise ArgumentError(operand.name, rule, next_step=f"Pass {operand.name}.detach()")
             if any(host):
                 if not all(host):
                     first = given[self.inputs[0].name]

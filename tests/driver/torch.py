@@ -90,6 +90,11 @@ def module(folder: Path, allocate: Callable[[int], int] | None = None) -> Any:
         array: Any = np.empty(shape, dtype.removeprefix("torch."))
         return Tensor(array, None if allocate is None else allocate(array.nbytes), int(device.rpartition(":")[2]))
 
+    def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> Tensor:
+        tensor: Tensor = made.empty(shape, dtype, f"cuda:{made.current_device}")
+        assert tensor.stride() == strides or 0 in shape  # of which NumPy has others
+        return tensor
+
     @contextmanager
     def stream(handle: int) -> Iterator[None]:
         before = state.cuda_stream
@@ -98,7 +103,9 @@ def module(folder: Path, allocate: Callable[[int], int] | None = None) -> Any:
         set_stream(before)
 
     made: Any = ModuleType("torch")
-    made.made_on = []
+    made.made_on, made.current_device = [], 0
+    guards = SimpleNamespace(_empty_strided_cuda=empty_strided)
+    made._C = SimpleNamespace(_dynamo=SimpleNamespace(guards=guards))
     made.Tensor, made.strided, made.empty, made.set_stream = Tensor, "strided", empty, set_stream
     for name in ("float16", "float32", "float64", "int32", "int64", "uint8", "int16", "bool"):
         setattr(made, name, f"torch.{name}")

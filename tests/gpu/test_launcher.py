@@ -92,6 +92,8 @@ def test_what_torch_would_negate_or_differentiate_is_refused(device: CudaDevice,
                 kernel(one)
             with torch.no_grad():
                 assert float(kernel(one)) == 64
+                with pytest.raises(ArgumentError, match="out must not require gradients"):
+                    kernel(torch.ones(64, device="cuda"), out=torch.zeros((), device="cuda", requires_grad=True))
         else:
             kernel(one)
             kernel(one)

@@ -372,6 +372,47 @@ def test_results_are_made_on_the_stream_that_is_named(device: RecordingDevice, l
     assert device.native == 2
 
 
+@pytest.mark.parametrize("without", ["_C", "_dynamo", "_empty_strided_cuda", "device"])
+def test_results_lie_on_the_device_of_the_call_whatever_makes_them(
+    device: RecordingDevice, torch: Any, monkeypatch: pytest.MonkeyPatch, without: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    torch.set_stream(0)
+    if without == "device":
+        monkeypatch.setattr(torch, "current_device", 1)
+    else:
+        owner = {"_C": torch, "_dynamo": torch._C}.get(without, torch._C._dynamo.guards)
+        monkeypatch.delattr(owner, without)
+    kernel, a = gen.load(TRANSPOSE, device=device), torch.Tensor(aligned((40, 50)))
+    found = [kernel(a) for _ in range(3)]
+    assert {(one.index, one.shape, one.dtype) for one in found} == {(0, (50, 40), a.dtype)}
+    assert device.native == (0 if without == "device" else 2)  # Python makes what the quick way makes elsewhere
+
+
+def test_what_a_kernel_writes_must_not_require_gradients(
+    device: RecordingDevice, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    torch.set_stream(0)
+    monkeypatch.setattr(torch, "is_grad_enabled", lambda: False)  # then an input may
+    kernel = gen.load(TRANSPOSE, device=device)
+    a, out = torch.Tensor(aligned((40, 50))), torch.Tensor(aligned((50, 40)))
+    for repeated in (False, True):
+        if repeated:
+            kernel(a, out=out)
+            kernel(a, out=out)
+        launched = len(device.raw)
+        out.requires_grad = True
+        with pytest.raises(ArgumentError, match=r"out must not require gradients, .*Pass out\.detach\(\)"):
+            kernel(a, out=out)
+        with pytest.raises(ArgumentError, match="out must not require gradients"):
+            gen.matrix_transpose(a, out=out, device=device)
+        assert len(device.raw) == launched
+        a.requires_grad, out.requires_grad = True, False
+        assert kernel(a, out=out) is out
+        a.requires_grad = False
+
+
 def test_arrays_of_two_libraries_wait_for_each_other(
     device: RecordingDevice, torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
