@@ -83,6 +83,24 @@ def counted(folder: Path, arguments: list[str], **environment: str) -> dict[str,
     return content
 
 
+def run_suite(suite: Suite, folder: Path, **environment: str) -> dict[str, Any]:
+    """What `counted` gives of a suite, run in a folder."""
+    names = " ".join(f"and not {name}" for name in suite.left_out)
+    arguments = ["--pyargs", suite.module, "-k", f"({suite.chosen}) {names}"]
+    return counted(folder, arguments, GEN_SUITES=str(folder / "counted"), **environment)
+
+
+def run_array_api(checkout: Path, folder: Path, **environment: str) -> dict[str, Any]:
+    """What `counted` gives of array-api-tests, or of what stands in for it."""
+    files = [f"array_api_tests/test_{name}.py" for name in FILES]
+    return counted(
+        checkout,
+        [*(name for name in files if (checkout / name).exists()), "--disable-deadline", "--max-examples", "20",
+         "-k", " or ".join(f"test_{name}" for name in (*IN_THE_STANDARD, "reduction"))],
+        GEN_SUITES=str(folder / "counted"), ARRAY_API_TESTS_MODULE="numpy", **environment,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "suite",
     [
@@ -91,22 +109,11 @@ def counted(folder: Path, arguments: list[str], **environment: str) -> dict[str,
     ],
 )
 def test_suites_of_others_pass_on_our_kernels(suite: Suite, tmp_path: Path) -> None:
-    names = " ".join(f"and not {name}" for name in suite.left_out)
-    content = counted(
-        tmp_path, ["--pyargs", suite.module, "-k", f"({suite.chosen}) {names}"], GEN_SUITES=str(tmp_path / "counted")
-    )
-    assert sum(content["ours"].values()) >= suite.calls
+    assert sum(run_suite(suite, tmp_path)["ours"].values()) >= suite.calls
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("checkout", CHECKOUTS, ids=lambda checkout: checkout.name)
 def test_array_api_tests_pass_on_our_kernels(checkout: Path, tmp_path: Path) -> None:
-    files = [f"array_api_tests/test_{name}.py" for name in FILES]
-    content = counted(
-        checkout,
-        [*(name for name in files if (checkout / name).exists()), "--disable-deadline", "--max-examples", "20",
-         "-k", " or ".join(f"test_{name}" for name in (*IN_THE_STANDARD, "reduction"))],
-        GEN_SUITES=str(tmp_path / "counted"), ARRAY_API_TESTS_MODULE="numpy",
-    )  # fmt: skip
-    ours = {name.rpartition(".")[2] for name in content["ours"]}
+    ours = {name.rpartition(".")[2] for name in run_array_api(checkout, tmp_path)["ours"]}
     assert ours >= set(IN_THE_STANDARD), f"not one call by gen: {set(IN_THE_STANDARD) - ours}"
