@@ -59,6 +59,27 @@ def test_results_go_to_numba_and_pycuda(
     np.testing.assert_array_equal(base.numpy(), arange(5, 6).T)
 
 
+class OfNumba(OnDevice):
+    """As Numba tells of its arrays: strides where there are gaps, streams but the default one, no address of none."""
+
+    def __init__(self, array: Any, stream: int = 0) -> None:
+        dense, empty = array.flags.c_contiguous, array.size == 0
+        address = 0 if empty else array.__array_interface__["data"][0]
+        about = {"strides": None if dense else array.strides, "stream": stream or None, "data": (address, False)}
+        super().__init__(array, about)
+
+
+@pytest.mark.parametrize(
+    ("array", "stream"), [(arange(5, 6), 0), (arange(5, 8)[:, :6], 7), (np.zeros((0, 6), np.float32), 7)]
+)
+def test_arrays_are_read_as_numba_tells_of_them(array: Any, stream: int, computing: FakeDevice) -> None:
+    kernel, out = gen.load(TRANSPOSE, device=computing), np.zeros((6, array.shape[0]), np.float32)
+    given = OfNumba(out)
+    assert kernel(OfNumba(array, stream), out=given) is given
+    np.testing.assert_array_equal(out, array.T)
+    assert {one.stream for one in computing.launched} <= {stream or 1}  # what its kernels have queued comes first
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "bool", "int64", "complex64"])
 def test_every_type_comes_and_goes_as_it_is(dtype: str, computing: FakeDevice) -> None:
     bits = np.arange(12 * np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize, dtype=np.uint8) % 2
