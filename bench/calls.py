@@ -40,6 +40,7 @@ THREADS = 8
 MANY = 10**6
 PER_THREAD = 50  # of those calls, each thread makes one
 STREAM_BATCH = 500
+OF_DRIVER = "cuLaunchKernel alone, from C,"
 
 FLOOR = r"""
 #include <time.h>
@@ -209,8 +210,8 @@ def timed(calls: Sequence[tuple[str, Callable[[], object]]], wait: Callable[[], 
             for name, found in times.items()]  # fmt: skip
 
 
-def floor(libraries: Libraries, device: Any, rounds: int) -> Row:
-    """The driver's own share: one launch of a kernel of ours, again and again from C."""
+def launches_from_c(libraries: Libraries, device: Any) -> Callable[[int, int], float]:
+    """What launches a kernel of ours on a stream, so many times in a row from C, and gives the microseconds of each."""
     kernel, x = gen.load("reduction_sum_f32", shape=4096, device=device), libraries.arrays((4096,))
     out = libraries.arrays(())
     kernel(x, out=out)
@@ -234,24 +235,45 @@ def floor(libraries: Libraries, device: Any, rounds: int) -> Row:
     launch_us.restype = ctypes.c_double
     handle = functions.handle(kernel._code(ready.variant), step.entry, step.shared_bytes)
     pointers = [ctypes.c_void_p(one) for one in (functions.addresses[0], handle)]
+
+    def launch(stream: int, count: int) -> float:
+        _ = kernel, x, out, cells  # which the launches need
+        return float(launch_us(*pointers, shape, ctypes.c_void_p(stream), table, count))
+
+    return launch
+
+
+def floor(libraries: Libraries, launch: Callable[[int, int], float], rounds: int) -> Row:
+    """The driver's own share: one launch of a kernel of ours, again and again from C."""
     times = []
     for _ in range(rounds):
         libraries.wait()
-        times.append(launch_us(*pointers, shape, ctypes.c_void_p(1), table, BATCH))
+        times.append(launch(1, BATCH))
     least = {"least": round(min(times), 3)}
-    return Row("cuLaunchKernel alone, from C, of a sum of 2^12", round(statistics.median(times), 3), least)
+    return Row(f"{OF_DRIVER} of a sum of 2^12", round(statistics.median(times), 3), least)
 
 
-def threads(name: str, call: Callable[[int], object], wait: Callable[[], object], count: int, calls: int) -> Row:
-    """Threads that call at once, each with a number of its own: the time of all, over the calls of all."""
+def threads(
+    name: str, call: Callable[[int], object], wait: Callable[[], object], count: int, calls: int, each: int = 1
+) -> Row:  # fmt: skip
+    """Threads that call at once, each with a number of its own: the time of all, over the calls of all.
+
+    Args:
+        name: of the call.
+        call: is given the thread's number, and makes `each` calls.
+        wait: until the GPU is done.
+        count: threads.
+        calls: of each thread.
+        each: calls in one.
+    """
     barrier = threading.Barrier(count + 1)
 
     def work(number: int) -> None:
         call(number)
         barrier.wait()
-        for left in range(calls, 0, -1):
+        for left in range(calls // each, 0, -1):
             call(number)
-            if left % STREAM_BATCH == 0:
+            if left * each % STREAM_BATCH == 0:
                 wait()
         barrier.wait()
 
@@ -264,32 +286,39 @@ def threads(name: str, call: Callable[[int], object], wait: Callable[[], object]
     seconds = time.perf_counter() - start
     for worker in workers:
         worker.join()
-    return Row(f"{name}: {count} threads on {count} streams", round(1e6 * seconds / count / calls, 3), {})
+    made = count * (calls // each) * each
+    return Row(f"{name}: {count} threads on {count} streams", round(1e6 * seconds / made, 3), {})
 
 
-def threaded(libraries: Libraries, device: Any, calls: int) -> Iterator[Row]:
-    """One thread, then eight, ours and torch's, all with arrays of their own."""
+def threaded(
+    libraries: Libraries, device: Any, launch: Callable[[int, int], float], calls: int
+) -> Iterator[Row]:  # fmt: skip
+    """One thread, then eight: ours and torch's, with arrays of their own, and launches from C alone."""
     torch = libraries.torch
     kernel = gen.load("reduction_sum_f32", shape=4096, device=device)
     if hasattr(torch.cuda, "Stream"):
-        handles = [torch.cuda.Stream() for _ in range(THREADS)]
+        streams = [torch.cuda.Stream() for _ in range(THREADS)]
+        handles = [stream.cuda_stream for stream in streams]
     else:
-        handles = [device.made_stream() for _ in range(THREADS)]
+        streams = handles = [device.made_stream() for _ in range(THREADS)]
     pairs = [(libraries.arrays((4096,)), libraries.arrays(())) for _ in range(THREADS)]
 
     def ours(number: int) -> object:
         x, out = pairs[number]
-        return kernel(x, out=out, stream=handles[number])
+        return kernel(x, out=out, stream=streams[number])
 
     def theirs(number: int) -> object:
         x, out = pairs[number]
-        with torch.cuda.stream(handles[number]):
+        with torch.cuda.stream(streams[number]):
             return torch.sum(x, 0, out=out)
 
     for count in (1, THREADS):
         yield threads("gen sum of 2^12: bound, out=, stream=", ours, libraries.wait, count, calls)
         if hasattr(torch, "compile"):
             yield threads("torch sum of 2^12: out=", theirs, libraries.wait, count, calls)
+        yield threads(
+            OF_DRIVER, lambda number: launch(handles[number], STREAM_BATCH), libraries.wait, count, calls, STREAM_BATCH
+        )
 
 
 def resident_bytes() -> int:
@@ -460,8 +489,9 @@ def main() -> int:
     for case in cases():
         if options.only in case.name:
             keep(timed(list(calls_of(case, libraries, device)), libraries.wait, options.rounds))
-    keep([floor(libraries, device, options.rounds)])
-    keep(list(threaded(libraries, device, options.many // PER_THREAD)))
+    launch = launches_from_c(libraries, device)
+    keep([floor(libraries, launch, options.rounds)])
+    keep(list(threaded(libraries, device, launch, max(options.many // PER_THREAD, STREAM_BATCH))))
     keep([leaks(libraries, device, options.many)])
     keep([first_used(options.stub)])
     return 0
