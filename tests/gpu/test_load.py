@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -398,3 +401,16 @@ def test_a_kernel_may_go_before_its_work_is_done(torch: Any, home: Path) -> None
     results = [gen.load(SUM, home=home)(array) for _ in range(20)]
     gc.collect()
     assert all(float(result) == 2**22 for result in results)
+
+
+def test_arrays_of_every_library_come_back_right() -> None:
+    """Those of NumPy and all that is installed, in a process that makes all their contexts."""
+    checkout = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(checkout), os.environ.get("PYTHONPATH", "")))}
+    command = [sys.executable, "bench/frameworks.py", "--part", "arrays"]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {row["library"]: row for row in json.loads(done.stdout.splitlines()[-1])["arrays"]["rows"]}
+    installed = {name for name in ("torch", "cupy", "numba", "pycuda") if find_spec(name) is not None}
+    assert found.keys() >= {"numpy", *installed}
+    assert all(row["calls"] > 0 and row["wrong"] == 0 for row in found.values()), found
