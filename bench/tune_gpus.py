@@ -16,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -41,18 +43,30 @@ from gen.tune.targets import problems
 PROBLEMS = (("reduction_sum_f32", "2^15"), ("reduction_sum_f32", "2^28"), ("transpose_10_b32", "4096x4096"))
 TUNED = "transpose_10_b32"
 TURNS, ROUNDS = 20, 10  # of each kind, and rounds of a turn
+TICKS, SAMPLED_SECONDS = os.sysconf("SC_CLK_TCK"), 0.25  # of the kernel's clock a second; between two looks
 SETTLED = 0.003  # a difference that finals tell apart
 NOT_TRIED = ("infeasible", "pruned")
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A run of `gen tune`: variants that were tried, the seconds that took, and problems that were begun."""
+    """A run of `gen tune`.
+
+    Attributes:
+        gpus: on how many.
+        tried: variants.
+        seconds: that took.
+        problems: that were begun.
+        own_cores: cores that its own process kept busy, which feeds all others; about 1 is all that Python can.
+        other_cores: cores that compilations and what drives the GPUs kept busy.
+    """
 
     gpus: int
     tried: int
     seconds: float
     problems: int
+    own_cores: float = 0.0
+    other_cores: float = 0.0
 
     @property
     def a_second(self) -> float:
@@ -104,7 +118,8 @@ def main() -> int:
             rates.append(rate_of(numbers[:count], options.seconds, home / str(count)))
             rate = rates[-1]
             print(f"{count} GPUs: {rate.tried} variants of {rate.problems} problems in {rate.seconds:.1f} s, "
-                  f"{rate.a_second:.1f} a second, {rate.a_second / rates[0].a_second:.3f} times one",
+                  f"{rate.a_second:.1f} a second, {rate.a_second / rates[0].a_second:.3f} times one; "
+                  f"its process had {rate.own_cores:.2f} cores, all others {rate.other_cores:.1f}",
                   flush=True)  # fmt: skip
             write()
         with ExitStack() as kept:
@@ -127,10 +142,33 @@ def rate_of(numbers: Sequence[int], seconds: float, home: Path) -> Rate:
     home.mkdir()
     (home / TUNED_FILE).write_text(text_of_winners([]), encoding="utf-8")
     words = ["tune", TUNED, "--gpu", ",".join(map(str, numbers)), "--budget", f"{seconds}s", "--home", str(home)]
-    done = subprocess.run([sys.executable, "-m", "gen", *words, "--json"], stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        raise RunError("gen tune", "must find winners; it says above why it has not", f"status {done.returncode}")
-    return rate_in(json.loads(done.stdout), len(numbers))
+    begin = time.monotonic()
+    running = subprocess.Popen([sys.executable, "-m", "gen", *words, "--json"], stdout=subprocess.PIPE)
+    used: dict[int, float] = {}
+    with ThreadPoolExecutor(1) as pool:
+        said = pool.submit(running.communicate)
+        while not said.done():
+            used |= cpu_seconds(running.pid)
+            wait([said], SAMPLED_SECONDS)
+    if running.returncode:
+        raise RunError("gen tune", "must find winners; it says above why it has not", f"status {running.returncode}")
+    took, own = time.monotonic() - begin, used.pop(running.pid, 0.0)
+    found = rate_in(json.loads(said.result()[0]), len(numbers))
+    return replace(found, own_cores=round(own / took, 3), other_cores=round(sum(used.values()) / took, 2))
+
+
+def cpu_seconds(ancestor: int) -> dict[int, float]:
+    """What a process, and each of those that it has started, has had of the CPUs, by number; as Linux counts it."""
+    parents, seconds = dict[int, int](), dict[int, float]()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = file.read_text().rpartition(")")[2].split()  # a name may hold anything
+            number = int(file.parent.name)
+            parents[number], seconds[number] = int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS
+    kept = {ancestor}
+    while more := {one for one, parent in parents.items() if parent in kept} - kept:
+        kept |= more
+    return {one: seconds[one] for one in kept if one in seconds}
 
 
 def rate_in(content: dict[str, object], gpus: int) -> Rate:

@@ -175,12 +175,16 @@ class First:
 
 
 def _config(kind: type[Config], number: int) -> Config:
-    """The config of this number in the product of all values, the last parameter's changing fastest."""
-    values = {}
+    """The config of this number in the product of all values, the last parameter's changing fastest.
+
+    Made without its constructor, which looks whether a value is one of those that a parameter has: most numbers stand
+    for no variant, and one thread looks at all of them while several GPUs wait.
+    """
+    made = object.__new__(kind)
     for parameter in reversed(kind.parameters()):
         number, digit = divmod(number, len(parameter.values))
-        values[parameter.field] = parameter.values[digit]
-    return kind(**values)
+        made.__dict__[parameter.field] = parameter.values[digit]
+    return made
 
 
 class InOrder:

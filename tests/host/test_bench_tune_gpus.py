@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 
@@ -38,6 +41,21 @@ def test_a_time_that_others_disturb_shows(slower: float, monkeypatch: pytest.Mon
     assert all(row.ratio == pytest.approx(1 + slower, abs=0.001) for row in found)
     assert other.attempts
     assert not first.attempts
+
+
+def test_what_processes_have_had_of_the_cpus_is_counted() -> None:
+    work = "import subprocess, sys; sum(range(10 ** 7)); subprocess.run([sys.executable, '-c', sys.argv[1]]); input()"
+    inner = "sum(range(10 ** 7)); print('done', flush=True); input()"
+    words, pipe = [sys.executable, "-c", work, inner], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "done\n"
+        found = tune_gpus.cpu_seconds(running.pid)
+        running.communicate("\n\n")
+    assert len(found) == 2
+    assert running.pid in found
+    assert min(found.values()) > 0
+    assert os.getpid() not in found
 
 
 def test_variants_that_cannot_run_are_not_counted() -> None:
