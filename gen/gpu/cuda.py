@@ -56,6 +56,7 @@ _ATTRIBUTE = bindings.CUfunction_attribute
 _ORDINAL = int(bindings.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 _PENDING_LAUNCHES = bindings.CUlimit.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
 _ON_DEVICE = bindings.CUmemorytype.CU_MEMORYTYPE_DEVICE
+_ANYWHERE = bindings.CUmemorytype.CU_MEMORYTYPE_UNIFIED
 _PEER_ALREADY_ENABLED = bindings.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 _TOO_MANY_PEERS = bindings.CUresult.CUDA_ERROR_TOO_MANY_PEERS
 _DEVICE_MAPPED = 0x02  # CU_MEMHOSTALLOC_DEVICEMAP
@@ -77,7 +78,10 @@ class CudaDevice:
         index: the driver's number of it.
         name, driver, limits: what the driver says.
         timer: the driver's events, unless another is put in its place.
+        spans_memory: addresses of all GPUs are of one space.
     """
+
+    spans_memory = True
 
     def __init__(self, index: int, compiler: Compiler | Path | None) -> None:
         """Opens it.
@@ -276,14 +280,16 @@ class CudaDevice:
                 places = (target.address, other._context, source.address, self._context)
                 call("cuMemcpyPeerAsync", *places, source.bytes, stream)
             return
-        asked = bindings.CUDA_MEMCPY3D() if here else bindings.CUDA_MEMCPY3D_PEER()
-        asked.srcMemoryType = asked.dstMemoryType = _ON_DEVICE
+        # Graphs take no copy that names both contexts; where one GPU reaches the other its addresses are enough.
+        by_address = here or (other.index in self._reached and self.capture_of(stream) != 0)
+        asked = bindings.CUDA_MEMCPY3D() if by_address else bindings.CUDA_MEMCPY3D_PEER()
+        asked.srcMemoryType = asked.dstMemoryType = _ON_DEVICE if here or not by_address else _ANYWHERE
         asked.srcDevice, asked.srcPitch, asked.srcHeight = source.address, source.pitch, source.plane_rows
         asked.dstDevice, asked.dstPitch, asked.dstHeight = target.address, target.pitch, target.plane_rows
         asked.WidthInBytes, asked.Height, asked.Depth = source.row_bytes, source.rows, source.planes
-        if not here:
+        if not by_address:
             asked.srcContext, asked.dstContext = self._context, other._context
-        call("cuMemcpy3DAsync" if here else "cuMemcpy3DPeerAsync", asked, stream)
+        call("cuMemcpy3DAsync" if by_address else "cuMemcpy3DPeerAsync", asked, stream)
 
     def device_of(self, address: int) -> int | None:
         """The number of the device that an address belongs to; None for memory of the host alone."""

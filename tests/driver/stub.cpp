@@ -14,7 +14,8 @@ namespace {
 
 enum Result { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidImage = 200, kInvalidContext = 201,
               kInvalidHandle = 400, kNotFound = 500,
-              kPeerAlreadyEnabled = 704, kTooManyPeersError = 711 };
+              kPeerAlreadyEnabled = 704, kTooManyPeersError = 711, kNotCaptured = 900 };
+constexpr int kOnDevice = 2, kAnywhere = 4;  // of memory that is copied
 constexpr int kRelaxed = 2;  // of capture modes
 constexpr size_t kTotal = 1ull << 36;  // bytes of memory
 
@@ -123,9 +124,9 @@ struct Copied {  // CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER, whose fields differ in
   } from, to;
   size_t width, height, depth;
 };
-int copy_rows(const Copied& copied, void* stream) {
+int copy_rows(const Copied& copied, int kind, void* stream) {
   for (const Copied::Side* side : {&copied.from, &copied.to}) {
-    if (side->kind != 2 || side->x || side->y || side->z || side->pitch < copied.width) return kInvalidValue;  // 2: device
+    if (side->kind != kind || side->x || side->y || side->z || side->pitch < copied.width) return kInvalidValue;
     if (copied.depth > 1 && side->height < copied.height) return kInvalidValue;
   }
   return queue(stream, [=] {
@@ -139,10 +140,14 @@ int copy_rows(const Copied& copied, void* stream) {
     }
   });
 }
-int cuMemcpy3DAsync(const Copied* copied, void* stream) { return copy_rows(*copied, stream); }
+int cuMemcpy3DAsync(const Copied* copied, void* stream) {
+  const int kind = copied->from.kind == kAnywhere ? kAnywhere : kOnDevice;
+  return copy_rows(*copied, kind, stream);
+}
 int cuMemcpy3DPeerAsync(const Copied* copied, void* stream) {
   const bool known = copied->from.context == &primary && copied->to.context == &primary;
-  return known ? copy_rows(*copied, stream) : kInvalidContext;
+  if (made(stream) && made(stream)->capturing) return kNotCaptured;
+  return known ? copy_rows(*copied, kOnDevice, stream) : kInvalidContext;
 }
 int cuMemcpyPeerAsync(Address to, void* there, Address from, void* here_too, size_t n, void* stream) {
   return there == &primary && here_too == &primary ? cuMemcpyDtoDAsync(to, from, n, stream) : kInvalidContext;

@@ -232,6 +232,24 @@ def test_rows_are_copied_within_a_gpu_and_to_another(device: CudaDevice, elsewhe
     )  # nothing
 
 
+def test_rows_with_gaps_are_captured_where_one_gpu_reaches_the_other(device: CudaDevice) -> None:
+    other, one, two = copy(device), device.allocate(100), device.allocate(200)
+    other.index, content = 1, np.arange(100, dtype=np.uint8).reshape(10, 10)
+    rows = Rows(one.address, 1, 10, 10, 10, 10), Rows(two.address, 1, 10, 10, 20, 10)
+    device.upload(one.address, content)
+    with pytest.raises(RunError, match="cuMemcpy3DPeerAsync"):
+        device.capture(lambda stream: device.copy_to(other, *rows, stream))
+    try:
+        device._reached = {0, 1}
+        graph = device.capture(lambda stream: device.copy_to(other, *rows, stream))
+        device.zero(two.address, 200)
+        graph.replay()
+        assert np.array_equal(bytes_at(device, two.address, 200).reshape(10, 20)[:, :10], content)
+        graph.close()
+    finally:
+        device._reached = {0}
+
+
 def test_gpus_reach_each_other_if_the_driver_lets_them(device: CudaDevice) -> None:
     other = copy(device)
     other.index, other._reached = 1, {1}
