@@ -77,13 +77,16 @@ QUEUED, STORES = "chosen, every call queued anew", "stores to the other's memory
 
 def pieces_of(place: Place) -> dict[str, Pieces]:
     """Ways in which blocks go to other devices, by name: what is chosen, and what else there is."""
-    chosen = Pieces()
-    found = dict.fromkeys(("chosen", QUEUED), chosen) | {STORES: replace(chosen, fewest=1 << 50)}
+    chosen, apart = Pieces(), replace(Pieces(), paired=0)
+    found = dict.fromkeys(("chosen", QUEUED), chosen) | {STORES: replace(apart, fewest=1 << 50)}
     if place.machine is not None:
-        return found | {"by copy engines": Pieces(1 << 9, 2, 2, 1, 1)}
-    for slots, size in ((3, 16 << 20), (2, 32 << 20), (3, 64 << 20)):
+        pairs = replace(chosen, paired=1 << 9)
+        return found | {"by copy engines": Pieces(1 << 9, 2, 2, 1, 1, 0), "pairs": pairs}
+    for size in (1 << 20, 16 << 20):
+        found[f"pairs, in parts of {size >> 20} MiB"] = replace(chosen, paired=size)
+    for slots, size in ((3, 32 << 20), (3, 64 << 20)):
         name = f"copy engines, {slots} x {size >> 20} MiB a rank"
-        found[name] = replace(chosen, slots=slots, size=size, fewest=1)
+        found[name] = replace(apart, slots=slots, size=size, fewest=1)
     return found
 
 

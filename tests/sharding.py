@@ -28,8 +28,9 @@ from tests.fakes import OracleRunner
 from tests.stencils import DTYPES, ENDS
 
 MODULES = (
-    "gen.families.stencil.split", "gen.runtime.transport", "gen.runtime.sharded", "gen.runtime.sharded_points",
-    "gen.runtime.sharded_kernel", "gen.runtime.sharded_reduction", "gen.runtime.sharded_transpose",
+    "gen.families.stencil.split", "gen.families.transpose.pairs", "gen.runtime.transport", "gen.runtime.sharded",
+    "gen.runtime.sharded_points", "gen.runtime.sharded_kernel", "gen.runtime.sharded_reduction",
+    "gen.runtime.sharded_transpose",
 )  # fmt: skip
 
 

@@ -330,7 +330,13 @@ class Device(Protocol):
 
 @runtime_checkable
 class Peer(Device, Protocol):
-    """A device that computes with others: its streams wait for theirs, and its memory is copied to theirs."""
+    """A device that computes with others: its streams wait for theirs, and its memory is copied to theirs.
+
+    Attributes:
+        spans_memory: whether a launch may take an array of which parts lie in memory of several devices, anywhere.
+    """
+
+    spans_memory: bool
 
     def stream(self, *, urgent: bool = False) -> Stream:
         """A new stream, which takes turns with the legacy default stream.

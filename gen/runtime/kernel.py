@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -222,6 +222,12 @@ class Kernel:
             self._launch(ready, dict(addresses), values, stream)
 
         return queue
+
+    def queued_as(self, made: Variant, extents: Extents, addresses: Mapping[str, int]) -> Callable[[int], None]:
+        """What queues a variant of any spec without scratch memory on a stream; the device must be current."""
+        sizes = {**extents, **self._device.limits.sizes()}
+        prepared = self._code(made).prepare(extents, tuple(steps(made.plan, sizes)))
+        return partial(prepared.launch, addresses, {})
 
     def driver_functions(self) -> DriverFunctions:
         """What a program needs that launches without Python. Raises DeviceError where there is no driver."""

@@ -1,11 +1,12 @@
 """An array on several devices, its axes permuted: every rank stores what it has where it belongs.
 
-For each rank of the result a rank permutes what it has of that one's elements, a block. A block of long rows is
-permuted in pieces into a ring of buffers of the sender, and copy engines move a piece while the next one is permuted,
-and pieces of the rank's own block beside them. Other blocks are permuted by one call of the kernel of one device, whose
-output is the block's place in the other's memory: that takes no memory, but multiprocessors wait for the link. Where
-two devices have no way to each other all blocks go through the ring, and between processes through memory of a block's
-size.
+For each rank of the result a rank permutes what it has of that one's elements, a block. Its own block and one of equal
+extents are permuted by one call in turns, where vectors do it: what is for the other is stored to its memory while what
+stays is read and written. Any other block of long rows is permuted in pieces into a ring of buffers of the sender, and
+copy engines move a piece while the next one is permuted, and pieces of the rank's own block beside them. Other blocks
+are permuted by one call of the kernel of one device, whose output is the block's place in the other's memory: that
+takes no memory, but multiprocessors wait for the link. Where two devices have no way to each other all blocks go
+through the ring, and between processes through memory of a block's size.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise, zip_longest
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from typing_extensions import override
 
 from gen.errors import ArgumentError, ShapeError
-from gen.families.base import Family
+from gen.families.base import WIDEST, Family
 from gen.families.extents import dense_strides
 from gen.families.stencil.split import Box, Cuts, even_cuts, extents_of_box
 from gen.families.transpose import TransposeSpec
+from gen.families.transpose.pairs import pair_of
 from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
 from gen.runtime.arrays import Shape
 from gen.runtime.kernel import Kernel
@@ -34,15 +36,16 @@ MOST_CALLS, MOST_GRAPHS = 64, 4  # that are remembered
 
 @dataclass(frozen=True)
 class Pieces:
-    """How a block is cut that copy engines move.
+    """How blocks are cut.
 
     Attributes:
-        size: bytes of a piece for each rank, but for one index more along the axis that is cut: the host queues the
-            pieces of all ranks, each in about 60 us (bench/devices-h100.json).
+        size: bytes of a piece that copy engines move, for each rank, but for one index more along the axis that is cut:
+            the host queues the pieces of all ranks, each in about 60 us (bench/devices-h100.json).
         fewest: pieces; a smaller block is stored by kernels where the device can be reached.
         slots: how many pieces a rank's ring has room for.
         least_row: bytes of rows in the result; shorter ones are stored by kernels too.
         least_copy: bytes of rows that are equally apart, and are moved by one copy; fewer are stored by kernels too.
+        paired: bytes of the parts of two blocks that one call permutes in turns; 0: no call does.
     """
 
     size: int = 32 << 20
@@ -50,6 +53,7 @@ class Pieces:
     slots: int = 3
     least_row: int = 1 << 10
     least_copy: int = 1 << 20
+    paired: int = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class ShardedTranspose(Scattering):
     does not wait for the devices.
 
     Attributes:
-        pieces: how blocks are cut that copy engines move.
+        pieces: how blocks are cut.
         replays: whether a call is replayed as a graph when it is made again with the same arrays.
     """
 
@@ -109,7 +113,7 @@ class ShardedTranspose(Scattering):
             raise ArgumentError(name, rule, next_step="Load it for one device: gen.load(spec, device=0)")
         axes = tuple(map(str, spec.operands[0].axes))
         super().__init__(name, devices, spec.dtype, (len(devices),), axes, processes)
-        self._spec, self._kernels = spec, kernels
+        self._family, self._spec, self._kernels = family, spec, kernels
         self.pieces = Pieces()
         self._calls: dict[tuple[tuple[Held, ...], tuple[Held, ...], Pieces], tuple[Move, ...]] = {}
         self.replays = True
@@ -220,9 +224,12 @@ class ShardedTranspose(Scattering):
     def _moves_of(self, number: int, array: ShardedArray, out: ShardedArray) -> list[Move]:
         """What a rank does: pieces of its own block stand between those of others, and need no place in the ring."""
         ranks = len(self.ranks)
+        others = [(number + turn) % ranks for turn in range(1, ranks)]
+        pair = next((move for other in others if (move := self._pair(array, out, number, other))), None)
         sent = [
             (other, box, ring)
-            for other in ((number + turn) % ranks for turn in range(1, ranks))
+            for other in others
+            if pair is None or other != pair.other
             for box, ring in self._cut(array, out, number, other)
         ]
         through = [box for _, box, ring in sent if ring]
@@ -235,16 +242,51 @@ class ShardedTranspose(Scattering):
             turn = next(turns)
             address = self._room(number, turn % self.pieces.slots, largest)
             moves.append(replace(self._copied(array, out, number, other, box, address), turn=turn))
-        own = [self._stored(array, out, number, number, box) for box, _ in self._cut(array, out, number, number)]
+        if pair is None:
+            own = [self._stored(array, out, number, number, box) for box, _ in self._cut(array, out, number, number)]
+        else:
+            own = [pair]
         return [move for pair in zip_longest(moves, own) for move in pair if move is not None]
+
+    def _pair(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> Move | None:
+        """What permutes the own block and that of another rank by one call; None where no kernel is made for them."""
+        rank, target = self.ranks[number], self.ranks[other]
+        if not (self.pieces.paired and rank.device.spans_memory and rank.here and self.reaches(rank, target)):
+            return None
+        own, sent = (self._shared_box(array, out, number, one) for one in (number, other))
+        if not own or not sent or extents_of_box(own) != extents_of_box(sent):
+            return None
+        source, place = self._places(array, out, number, number, own)
+        second, there = self._places(array, out, number, other, sent)
+        sizes = array.dtype.itemsize, out.dtype.itemsize
+        apart = (second.address - source.address) // sizes[0], (there.address - place.address) // sizes[1]
+        if place.strides != there.strides:
+            return None
+        out_strides = {axis: stride // sizes[1] for axis, stride in zip(self._spec.axes, place.strides, strict=True)}
+        block = [
+            (extent, stride // sizes[0], out_strides[axis])
+            for axis, (extent, stride) in enumerate(zip(source.shape, source.strides, strict=True))
+        ]
+        alignment = gcd(WIDEST, source.address, place.address)
+        limits = rank.device.limits
+        found = pair_of(self._family, self._spec, block, apart, self.pieces.paired, alignment, limits)
+        if found is None:
+            return None
+        addresses = {"in": source.address, "out": place.address}
+        return Move(number, other, self._kernels[rank.device].queued_as(*found, addresses))
+
+    def _shared_box(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> Box:
+        """The elements, by axes of the input, that a rank has and another one gets; empty if there are none."""
+        whole = list(array.held[number].box)
+        for axis, (low, high) in zip(self._spec.axes, out.held[other].box, strict=True):
+            whole[axis] = max(whole[axis][0], low), min(whole[axis][1], high)
+        return () if any(begin >= end for begin, end in whole) else tuple(whole)
 
     def _cut(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> Iterator[tuple[Box, bool]]:
         """Pieces of the elements, by axes of the input, that a rank has and another one gets; whether by the ring."""
         axes, rank, target, pieces = self._spec.axes, self.ranks[number], self.ranks[other], self.pieces
-        whole = list(array.held[number].box)
-        for axis, (low, high) in zip(axes, out.held[other].box, strict=True):
-            whole[axis] = max(whole[axis][0], low), min(whole[axis][1], high)
-        if any(begin >= end for begin, end in whole):
+        whole = list(self._shared_box(array, out, number, other))
+        if not whole:
             return
         place = block_of(out, other, [whole[axis] for axis in axes])
         size = prod(place.shape) * out.dtype.itemsize

@@ -301,6 +301,11 @@ class Machine:
         block = self._block_of(address)
         return None if block is None else block.device
 
+    def holds(self, rows: Rows) -> bool:
+        """Whether a memory has all of these bytes, and what lies between them."""
+        block = self._block_of(rows.address)
+        return block is not None and rows.end <= block.end
+
     def _settle(self) -> None:
         """Takes back what was given back. The driver waits for the device whose memory it is, and for no other."""
         while self._given_back:
@@ -343,7 +348,7 @@ class Machine:
         """Who used these bytes, all of them before the next work of a stream. Raises RunError if that is not so."""
         rows = access.rows
         block = self._block_of(rows.address)
-        if block is None or rows.end > block.end:
+        if block is None or not self.holds(rows):
             raise RunError("A simulated device", "must not use memory that it does not have", rows)
         for other, use in block.uses.items():
             earlier = [] if use.written is None else [use.written]
@@ -371,12 +376,17 @@ class SimulatedMemory:
 
 
 class SimulatedDevice(CpuDevice):
-    """One of several devices of a machine; implements `gen.gpu.device.Peer`. Its number is negative."""
+    """One of several devices of a machine; implements `gen.gpu.device.Peer`. Its number is negative.
+
+    Attributes:
+        spans_memory: not by the CPU run, which copies arrays with all that lies between their elements.
+    """
 
     def __init__(self, machine: Machine, cache: Path, runner: Runner | None, *, peer_access: bool) -> None:
         """Adds a device to a machine; `Machine.devices` does it."""
         super().__init__(cache, runner)
         self._machine, self._peer_access = machine, peer_access
+        self.spans_memory = runner is not None
         self._number, self._legacy = machine.new_device()
         self.index = -1 - self._number
         self.name = f"simulated device {self._number}"
@@ -489,6 +499,12 @@ class SimulatedDevice(CpuDevice):
                 raise RunError(f"A kernel of the {self.name}", "must not use memory of others", access.rows)
         self._machine.queue(self._handle(stream), run, *accesses)
 
+    def apart(self, rows: Rows) -> list[Rows]:
+        """Rows one by one, where they do not lie in one memory."""
+        if self._machine.holds(rows):
+            return [rows]
+        return [Rows.of(start, rows.row_bytes) for start in _starts_of_rows(rows)]
+
     def _handle(self, stream: int) -> int:
         return self._legacy if stream == LEGACY_STREAM else stream
 
@@ -538,7 +554,8 @@ class SimulatedPrepared(CpuPrepared):
             Access(rows, writes)
             for operand in self._spec.operands
             for writes in {"in": (False,), "out": (True,), "inout": (False, True)}.get(operand.role, ())
-            for rows in _rows_of(now[operand.name], self._layouts[operand.name])
+            for whole in _rows_of(now[operand.name], self._layouts[operand.name])
+            for rows in self._device.apart(whole)
         ]
         self._device.launch(lambda: run(now, values, stream), accesses, stream)
 
@@ -565,6 +582,8 @@ def _rows_of(address: int, layout: Layout) -> list[Rows]:
     if not levels:
         return [Rows.of(address, run)]
     (rows, pitch), *outer = levels
+    if pitch < 0:
+        address, pitch = address + (rows - 1) * pitch, -pitch
     if pitch < run:
         return [Rows.of(address, layout.dtype.itemsize * prod(layout.shape))]
     places = (sum(map(mul, at, (step for _, step in outer))) for at in product(*(range(many) for many, _ in outer)))

@@ -29,7 +29,7 @@ from tests import process
 from tests.sharding import computed_on, drawn, right, same
 
 HEAT = Stencil.catalogue[0]
-SMALL = Pieces(size=1 << 13, fewest=1, slots=2, least_row=1, least_copy=1)  # that copy engines move
+SMALL = Pieces(paired=0, size=1 << 13, fewest=1, slots=2, least_row=1, least_copy=1)  # that copy engines move
 
 
 def gpus() -> list[int]:
@@ -104,6 +104,10 @@ def test_reductions_have_the_same_bits_for_any_number_of_ranks(spec: ReductionSp
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "complex128"])
 def test_transposes_by_ranks_that_share_the_gpu_are_numpys(dtype: str) -> None:
     cells = np.arange(1001 * 1500).reshape(1001, 1500).astype(dtype)
+    large = np.arange(768 * 1536).reshape(768, 1536).astype(dtype)  # whose blocks are paired
+    pairs = gen.load(gen.permutation((1, 0), dtype), devices=[0] * 3, shared=True)
+    pairs.pieces = replace(Pieces(), paired=1 << 14)
+    assert np.array_equal(pairs(pairs.scatter(large)).gather(), large.T)
     kernel = gen.load(gen.permutation((1, 0), dtype), devices=[0] * 3, shared=True)
     array = kernel.scatter(cells, [(300, 1, 700), (1500,)])
     if dtype != "uint8":
@@ -141,14 +145,15 @@ def test_all_gpus_of_the_machine_transpose() -> None:
     devices = gpus()
     if len(devices) == 1:
         pytest.skip("this machine has one GPU")
-    cells = np.random.default_rng(0).random((2049, 1023), np.float32)
-    turn = gen.load(gen.permutation((1, 0), "float32"), devices=devices)
-    for pieces in (Pieces(), SMALL):
-        turn.pieces = pieces
-        array, out = turn.scatter(cells), turn.empty(cells.T.shape, dtype="float32")
-        for _ in range(5):  # a call takes the ring from the one before
-            turn(array, out=out)
-        assert np.array_equal(out.gather(), cells.T)
+    for shape in ((2049, 1023), (2048, 4096)):  # the blocks of the latter are paired
+        cells = np.random.default_rng(0).random(shape, np.float32)
+        turn = gen.load(gen.permutation((1, 0), "float32"), devices=devices)
+        for pieces in (Pieces(), Pieces(paired=1 << 16), SMALL):
+            turn.pieces = pieces
+            array, out = turn.scatter(cells), turn.empty(cells.T.shape, dtype="float32")
+            for _ in range(5):  # a call takes the ring from the one before
+                turn(array, out=out)
+            assert np.array_equal(out.gather(), cells.T)
 
 
 def test_processes_that_share_the_gpu_have_the_bits_of_one_and_end_when_one_of_them_is_killed() -> None:

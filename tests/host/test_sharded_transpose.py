@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -12,10 +13,16 @@ import numpy as np
 import pytest
 
 import gen
+from gen.arch import Limits
+from gen.emit.render import render
 from gen.errors import ArgumentError, RunError, ShapeError
-from gen.families.base import Array
+from gen.families.base import Array, Variant
 from gen.families.stencil import Stencil
 from gen.families.stencil.split import cuts_of
+from gen.families.transpose import Transpose
+from gen.families.transpose.pairs import pair_of
+from gen.paths import cache_home, output_home
+from gen.proof.host import HostRunner
 from gen.runtime.sharded import Scattering, ShardedArray
 from gen.runtime.simulated import Machine
 from tests.fakes import OracleRunner
@@ -23,6 +30,7 @@ from tests.sharding import changed
 
 HEAT = Stencil.catalogue[0]
 SPEC = gen.permutation((1, 0), "float32")
+LIMITS = Limits.of("sm_90")
 
 
 def matrix(rows: int, cols: int, dtype: str = "float32") -> Array:
@@ -134,6 +142,98 @@ def test_calls_that_are_repeated_are_replayed_as_graphs() -> None:
     assert all(map(repeated, range(2)))
 
 
+PAIRED = (  # axes, shape and dtype; ranks
+    (((1, 0), (256, 512), "float32"), 2),
+    (((1, 0), (96, 576), "complex64"), 3),
+    (((2, 1, 0), (128, 3, 256), "float32"), 2),
+    (((0, 2, 1), (5, 64, 192), "float32"), 2),
+    (((1, 0), (1024, 2048), "uint8"), 4),
+)
+
+
+def paired(number: int, seed: int, load: Any = gen.load) -> bool:
+    """Whether a permutation is NumPy's by which every rank permutes two blocks by one call."""
+    (axes, shape, dtype), ranks = PAIRED[number]
+    cells = np.random.default_rng(seed).integers(0, 99, shape).astype(dtype)
+    kernel = load(gen.permutation(axes, dtype), devices=Machine(seed=seed, runner=OracleRunner()).devices(ranks))
+    kernel.pieces = replace(kernel.pieces, paired=1 << 10)
+    array, made = kernel.scatter(cells), kernel.empty(np.transpose(cells, axes).shape, dtype=dtype)
+    if axes[0] == 0:  # what stays in rows of a rank goes to another one: the result is split along its last axis
+        extents = [(0, extent) for extent in made.shape[:-1]]
+        made = type(made)(kernel.ranks, (*extents, (0, made.shape[-1] // 2, made.shape[-1])), made.dtype)
+    for _ in range(3):  # as a graph at last
+        kernel(array, out=made)
+    right = np.array_equal(made.gather(), cells.transpose(axes))
+    moves = next(iter(kernel._calls.values()))
+    return right and len(moves) == ranks * (ranks - 1)  # one for each block of another rank, and none for the own one
+
+
+def unpaired(seed: int, load: Any = gen.load) -> bool:
+    """Whether blocks of other extents than the own one has, or in rows of other lengths, get where they belong."""
+    cells, ranks = matrix(256, 640), 2
+    kernel = load(SPEC, devices=Machine(seed=seed, runner=OracleRunner()).devices(ranks))
+    kernel.pieces = replace(kernel.pieces, paired=1 << 10)
+    out = kernel.scatter(cells.T * 0, [(256, 384), (256,)])
+    kernel(kernel.scatter(cells), out=out)
+    return np.array_equal(out.gather(), cells.T)
+
+
+@pytest.mark.parametrize("number", range(len(PAIRED)))
+def test_the_own_block_and_another_one_are_permuted_by_one_call(number: int) -> None:
+    assert paired(number, number)
+
+
+def by_one_call(dtype: str, first: int, pair_of: Any = pair_of) -> bool:
+    """Whether the emitted kernel permutes two blocks, of which either comes first in the input, and nothing beside."""
+    size = np.dtype(dtype).itemsize
+    rows, cols, gap = 128, 512, 4096
+    cells = np.random.default_rng(0).integers(0, 99, (rows, 2 * cols)).astype(dtype)
+    there = np.full(gap + 2 * rows * cols, 7, dtype)
+    step, apart = ((-cols, cols)[first == 0], gap + rows * cols)
+    block = [(rows, 2 * cols, 1), (cols, 1, rows)]
+    found = pair_of(Transpose(), gen.permutation((1, 0), dtype), block, (step, apart), 1 << 12, 16, LIMITS)
+    assert found is not None
+    made, extents = found
+    assert extents["batch0"] == cols // (256 if size == 1 else 64)  # parts, of whole tiles
+    view = np.lib.stride_tricks.as_strided
+    source = view(cells[:, cols * first :], (1, 2, rows, cols), tuple(size * n for n in (1, step, 2 * cols, 1)))
+    target = view(there, (1, 2, cols, rows), tuple(size * n for n in (1, apart, rows, 1)))
+    kernel(made).run(extents, {"in": source, "out": target})
+    right = np.array_equal(target[0], source[0].transpose(0, 2, 1))
+    return right and bool((there[rows * cols : apart] == 7).all())
+
+
+@cache
+def kernel(made: Variant) -> Any:
+    """Built once."""
+    (found,) = HostRunner(LIMITS, cache=cache_home(output_home()), text=render).load([made])
+    return found
+
+
+@pytest.mark.parametrize(("dtype", "first"), [("float32", 0), ("float32", 1), ("uint8", 1)])
+def test_the_emitted_kernel_permutes_two_blocks_in_turns(dtype: str, first: int) -> None:
+    assert by_one_call(dtype, first)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shape"),
+    [
+        ({"alignment": 8}, (64, 512)),  # rows begin between vectors
+        ({"apart": (512, 40_001)}, (64, 512)),  # so do those of the other block
+        ({}, (16, 512)),  # rows of the result are shorter than what a link moves
+        ({}, (64, 64)),  # one tile across: there are no parts
+        ({"axes": (7, 6, 5, 4, 3, 2, 1, 0)}, (64, 512)),  # two axes more are too many
+        ({"to": "float64"}, (64, 512)),
+    ],
+)
+def test_blocks_that_no_call_permutes_in_turns(changes: dict[str, Any], shape: tuple[int, int]) -> None:
+    rows, cols = shape
+    spec = gen.permutation(changes.get("axes", (1, 0)), "float32", to=changes.get("to"))
+    block = [(rows, 2 * cols, 1), (cols, 1, rows)]
+    apart, alignment = changes.get("apart", (cols, 40_000)), changes.get("alignment", 16)
+    assert pair_of(Transpose(), spec, block, apart, 1 << 12, alignment, LIMITS) is None
+
+
 def test_devices_without_a_way_to_each_other_copy_blocks() -> None:
     assert turned(3, 3, peer_access=False)
 
@@ -205,10 +305,23 @@ MUTANTS = {
         "max((prod(extents_of_box(box)) for box in through), default=0)",
         "(prod(extents_of_box(through[0])) if through else 0)",
     ),
+    "blocks of other extents are paired": ("or extents_of_box(own) != extents_of_box(sent)", ""),
+    "both blocks of a pair are the own one": (
+        "number, other, sent)\n        sizes",
+        "number, number, own)\n        sizes",
+    ),
+    "what a pair has sent is sent again": ("if pair is None or other != pair.other", ""),
     "the own block stands for that of others": (
         "self._cut(array, out, number, number)",
         "self._cut(array, out, number, 0)",
     ),
+}
+OF_PAIRS = {
+    "the parts of a block are the first one": ("Axis(parts, cols, cols * whole.out_pitch)", "Axis(parts, 0, 0)"),
+    "parts follow each other as if they were whole": ("Axis(parts, cols, cols", "Axis(parts, cols, whole.cols"),
+    "both blocks are read where the first one is": ("Axis(2, *apart)", "Axis(2, 0, apart[1])"),
+    "both blocks are stored where the first one is": ("Axis(2, *apart)", "Axis(2, apart[0], 0)"),
+    "a part is as wide as the block": ("extents(both.batches)", 'extents(both.batches) | {"cols": whole.cols}'),
 }
 OF_BLOCKS = {
     "a block is the first that the rank has": ("zip(box, held.box, strides, strict=True)",
@@ -227,6 +340,13 @@ def test_the_mutants_begin_with_what_is_right() -> None:
     assert all(turned(0, 3, peer_access=way) and permuted(10, peer_access=way) for way in (True, False))
 
 
+@pytest.mark.parametrize("name", OF_PAIRS)
+def test_every_mutant_of_pairs_is_caught(name: str) -> None:
+    load = changed("families.transpose.pairs", *OF_PAIRS[name])
+    with suppress(RunError):
+        assert not by_one_call("float32", 0, load.__globals__["ShardedTranspose"]._pair.__globals__["pair_of"])
+
+
 @pytest.mark.parametrize("name", [*MUTANTS, *OF_BLOCKS])
 def test_every_mutant_is_caught(name: str) -> None:
     module = "sharded_transpose" if name in MUTANTS else "sharded"
@@ -236,7 +356,8 @@ def test_every_mutant_is_caught(name: str) -> None:
             with suppress(RunError, ValueError):  # the latter where blocks have other numbers of rows
                 seeds = 10 + 8 * order, 13 + 8 * order  # of three and of six ranks
                 right = all(permuted(seed, load, peer_access) for seed in seeds)
-                if right and turned(order, 3, load=load, peer_access=peer_access) and repeated(order, load):
+                right = right and turned(order, 3, load=load, peer_access=peer_access) and repeated(order, load)
+                if right and paired(order, order, load) and unpaired(order, load):
                     continue
             return
     pytest.fail("not caught")
