@@ -16,7 +16,7 @@ from gen.families.config import Config
 from gen.families.reduction.algorithms.columns import MOST_SHARED_BYTES, ColumnsConfig, StreamConfig, no_shared_room
 from gen.families.reduction.algorithms.common import Combine
 from gen.families.reduction.algorithms.flat import FlatColumnsConfig, FlatRowsConfig
-from gen.families.reduction.algorithms.grid import FlagsConfig, GridConfig, StridedConfig
+from gen.families.reduction.algorithms.grid import FlagsConfig, StridedConfig
 from gen.families.reduction.algorithms.rows import BlockReduce, RowsConfig, SingleConfig
 from gen.families.reduction.algorithms.several_axes import MultiColumnsConfig, MultiRowsConfig
 from gen.families.reduction.shapes import MOST_GROUPS, ShapeClass
@@ -24,7 +24,7 @@ from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
 Choice = tuple[str, Config]
-_GROUPS = {ShapeClass.SHORT_ROWS: ((8, 4), (32, 4), (256, 4)), ShapeClass.ROWS: ((32, 8), (256, 4), (1024, 4))}
+_GROUPS = {ShapeClass.SHORT_ROWS: ((8, 4), (32, 4)), ShapeClass.ROWS: ((32, 8), (256, 4), (1024, 4))}
 """Threads of `flat_rows` that share a row, and their loads at once."""
 CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT
 
@@ -42,43 +42,31 @@ def heuristic_configs(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...
             sums = ((128, 2, 16), (32, 2, 16), (64, 4, 16)) if state_of(spec).is_sum else ()
             return (
                 _single(spec, 256, min(size, 8), 16), *(_single(spec, *of, BlockReduce.SUMS) for of in sums),
-                _single(spec, 128, 8, 4), _single(spec, 128, min(size, 8), 8), _single(spec, 512, 2, 16),
-                _single(spec, 256, 1, 8), _single(spec, 128, 4, 8), _single(spec, 32, 2, 16, BlockReduce.SHUFFLES),
+                _single(spec, 512, 2, 16),
             )  # fmt: skip
         case ShapeClass.SMALL:
             block, several = _single(spec, 1024, min(size, 8), 16), _flags(256, 2, 16, 2)
             first = (block, several) if size < 8 else (several, block)  # one block takes long over 2^18 bytes
             return (
-                *first, _single(spec, 1024, 8, 16), _single(spec, 512, 4, 16), _single(spec, 512, 2, 16),
-                _flags(256, 8, 16, 2, CS), _flags(128, 2, 16, 1),
+                *first, _single(spec, 1024, 8, 16), _single(spec, 512, 4, 16), _flags(128, 2, 16, 1),
             )  # fmt: skip
         case ShapeClass.MIDDLE:
             return (
-                _flags(256, 2, 16, 2), _flags(256, 4, 16, 2), _flags(256, 4, 16, 4), _flags(512, 4, 8, 4),
-                _flags(128, 2, 8, 2), _flags(128, 2, 16, 1), _flags(256, 2, 16, 8), _flags(512, 8, 16, 1),
-                _flags(128, 4, 16, 1), _flags(128, 8, 16, 1), _flags(128, 4, 16, 4), _flags(512, 8, 8, 2),
+                _flags(256, 2, 16, 2), _flags(256, 4, 16, 2), _flags(512, 4, 8, 4), _flags(128, 2, 8, 2),
+                _flags(256, 2, 16, 8), _flags(512, 8, 16, 1), _flags(128, 8, 16, 1), _flags(128, 4, 16, 4),
+                _flags(512, 8, 8, 2),
             )  # fmt: skip
         case ShapeClass.FEW_LONG_ROWS:
             return (
-                _flags(256, 4, 16, 4, CS), _flags(128, 8, 16, 8, CS), _flags(512, 4, 16, 4, CS), _flags(256, 8, 16, 4),
+                _flags(256, 4, 16, 4, CS), _flags(128, 8, 16, 8, CS), _flags(256, 8, 16, 4),
             )  # fmt: skip
         case ShapeClass.LARGE:
             return (
-                _flags(512, 8, 16, 2), _flags(512, 8, 16, 2, CS), _flags(512, 4, 16, 4), _flags(1024, 8, 16, 2),
-                _flags(512, 8, 8, 4), _flags(512, 4, 16, 2, CS), _flags(256, 8, 16, 4),
-                *(
-                    ("grid", GridConfig(
-                        threads_per_block=1024, unroll=4, vec_bytes=vec, blocks_per_sm=64, load_modifier=load
-                    ))
-                    for vec in (16, 8) for load in (PLAIN, CS)
-                ),
+                _flags(512, 8, 16, 2), _flags(512, 8, 16, 2, CS), _flags(1024, 8, 16, 2), _flags(512, 4, 16, 2, CS),
+                _flags(256, 8, 16, 4),
             )  # fmt: skip
         case ShapeClass.TINY_ROWS | ShapeClass.SHORT_ROWS | ShapeClass.ROWS | ShapeClass.LONG_ROWS:
-            short = {
-                ShapeClass.SHORT_ROWS: ((8, 4), (32, 4), (256, 4)),
-                ShapeClass.ROWS: ((32, 8), (256, 4), (1024, 4)),
-            }
-            return (*_rows_of(size, one), *_flat_rows(1, short.get(one, ())))
+            return (*_rows_of(size, one), *_flat_rows(1, _GROUPS.get(one, ())))
         case ShapeClass.TALL_COLUMNS | ShapeClass.COLUMNS | ShapeClass.SHORT_COLUMNS | ShapeClass.WIDE_COLUMNS:
             return _columns_of(spec, one)
         case ShapeClass.MULTI_ROWS | ShapeClass.MULTI_COLUMNS:
@@ -92,14 +80,14 @@ def _several_axes(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     if one is ShapeClass.MULTI_ROWS:
         configs = (
             *(MultiRowsConfig(group=256, unroll=4, vec_bytes=vec, blocks_per_sm=8) for vec in vectors),
-            *(MultiRowsConfig(group=group, unroll=unroll, vec_bytes=vec)
-              for group, unroll in ((32, 4), (8, 2)) for vec in vectors),
+            *(MultiRowsConfig(group=32, unroll=4, vec_bytes=vec) for vec in vectors),
+            MultiRowsConfig(group=8, unroll=2, vec_bytes=vectors[0]),
             MultiRowsConfig(group=256, unroll=4, vec_bytes=vectors[0], tiles=True),
         )  # fmt: skip
         return _narrow_first("multi_rows", configs, (*_flat_of_axes(), *strided))
     columns = [
         MultiColumnsConfig(columns_x=across, rows_y=down, unroll=4, vec_bytes=vec)
-        for across, down in ((32, 8), (16, 16), (128, 1), (32, 4), (8, 16), (4, 16), (2, 32)) for vec in vectors
+        for across, down in ((32, 8), (128, 1), (32, 4), (4, 16), (2, 32)) for vec in vectors
     ]  # fmt: skip
     threads = [(config, config.columns_x * config.rows_y) for config in columns]
     legal = [config for config, size in threads if no_shared_room(spec, config.vec_bytes, size) is None]
@@ -124,8 +112,8 @@ def _flat_rows(axes: int, groups: tuple[tuple[int, int], ...], vec_bytes: int = 
 
 def _flat_of_axes() -> tuple[Choice, ...]:
     """Of two axes, which most arrays have, and some of four."""
-    few = _flat_rows(2, ((8, 4), (32, 4), (256, 4), (1024, 4), (32, 8), (256, 8), (1024, 8)))
-    vectors = (choice for vec in (16, 8, 4) for choice in _flat_rows(2, ((32, 4), (256, 4), (256, 8)), vec))
+    few = _flat_rows(2, ((8, 4), (32, 4), (256, 4), (32, 8), (256, 8), (1024, 8)))
+    vectors = (choice for vec in (16, 8) for choice in _flat_rows(2, ((32, 4), (256, 4), (256, 8)), vec))
     many = _flat_rows(MOST_GROUPS, ((8, 4), (32, 4), (256, 4), (1024, 8)))
     return (*few, *vectors, *many)
 
@@ -133,8 +121,8 @@ def _flat_of_axes() -> tuple[Choice, ...]:
 def _flat_columns(*axes: int) -> tuple[Choice, ...]:
     shapes = (
         (256, 32, 8, Combine.FLAGS), (128, 32, 8, Combine.FLAGS), (128, 128, 2, Combine.FLAGS),
-        (1024, 32, 4, Combine.FLAGS), (1024, 32, 8, Combine.FLAGS), (256, 32, 16, Combine.TICKET),
-        (1024, 32, 8, Combine.TICKET), (512, 512, 8, Combine.TICKET),
+        (1024, 32, 8, Combine.FLAGS), (256, 32, 16, Combine.TICKET), (1024, 32, 8, Combine.TICKET),
+        (512, 512, 8, Combine.TICKET),
     )  # fmt: skip
     return tuple(
         ("flat_columns",
@@ -147,25 +135,24 @@ def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
     single = max(size, 4)
     if one is ShapeClass.TINY_ROWS:
         return (
-            _rows(256, 1, 8, single), _rows(256, 2, 4, single, at_once=2), _rows(512, 1, 4, single, at_once=2),
-            _rows(512, 1, 2, 16, at_once=2, load=CS), _rows(128, 4, 4, single, at_once=2, load=CS),
+            _rows(256, 1, 8, single), _rows(512, 1, 4, single, at_once=2), _rows(512, 1, 2, 16, at_once=2, load=CS),
+            _rows(128, 4, 4, single, at_once=2, load=CS),
         )  # fmt: skip
     if one is ShapeClass.SHORT_ROWS:
         return (
             _rows(128, size, 4, 16, load=CS), _rows(256, 8, 2, 8, at_once=2, load=CS),
-            _rows(256, 8, 2, 16, at_once=2, load=CS), _rows(128, 16, 2, 16, at_once=2, load=CS),
-            _rows(128, 16, 8, single, load=CS),
+            _rows(256, 8, 2, 16, at_once=2, load=CS), _rows(128, 16, 8, single, load=CS),
         )  # fmt: skip
     if one is ShapeClass.ROWS:
         return (
             _rows(256, 32, 8, single), _rows(128, 32, 4, 16, load=CS), _rows(128, 128, 4, 16, load=CS),
-            _rows(512, 32, 8, 8, load=CS), _rows(256, 256, 8, single), _rows(128, 128, 8, 8, load=CS),
+            _rows(512, 32, 8, 8, load=CS), _rows(256, 256, 8, single),
             # Of very many rows a part of a warp each, so that fewer threads combine states. By counts, not timed.
             _rows(128, 16, 4, 16, load=CS), _rows(128, 8, 4, 16, load=CS), _rows(128, 4, 8, 16, load=CS),
         )  # fmt: skip
     return (
         _flags(256, 8, 16, 1), _rows(256, 256, 8, 16, load=CS), _rows(512, 512, 8, single, load=CS),
-        _rows(512, 512, 8, 8, load=CS), _rows(128, 128, 8, 16, load=CS),
+        _rows(128, 128, 8, 16, load=CS),
     )  # fmt: skip
 
 
@@ -185,13 +172,12 @@ def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
     few = _columns(16, _room_for(single // size * per_column) // 16, 8, single, 2)
     short = (
         _columns(128, 1, 4, narrow, 8), _columns(128, 1, 8, narrow, 4), _columns(128, 1, 4, middle, 8),
-        _columns(128, 1, 4, narrow, 8, CS), _columns(128, 1, 8, middle, 8, CS), _columns(32, 4, 2, narrow, 8),
+        _columns(128, 1, 8, middle, 8, CS),
     )  # fmt: skip
     wide = (
-        _columns(32, min(_room_for(middle // size * per_column) // 32, 8), 8, middle, 4), _columns(32, 8, 4, middle, 8),
-        _columns(32, 16, 8, single, 4), _columns(32, 16, 8, middle, 4, CS), _columns(32, 8, 8, middle, 4, CS),
-        _columns(32, 4, 2, narrow, 2, CS), _columns(16, 16, 4, middle, 4),
-    )  # fmt: skip
+        _columns(32, min(_room_for(middle // size * per_column) // 32, 8), 8, middle, 4),
+        _columns(32, 16, 8, single, 4),
+    )
     others = (stream, few, short[0], wide[0], _columns(32, 8, 4, single, 8), _columns(128, 1, 4, single, 8))
     first: Mapping[ShapeClass, tuple[Choice, ...]] = {
         ShapeClass.TALL_COLUMNS: (stream,),
