@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 DEVICE = Limits.of("sm_90")
 FIRST, MORE = 3, 8  # samples; a variant far off gets only the first
 FAR = 1.5
+TRIED = 16  # variants that tuning could race in seconds
 MOST_BYTES = 1 << 30  # of an array that is timed
 SPARE_BYTES = 1 << 12
 
@@ -193,10 +194,11 @@ class Replayed:
     us: tuple[float, ...]
     limits: Limits
 
-    def regret(self, costs: Costs) -> float:
-        """What the variant of the least estimate takes over the fastest."""
+    def regret(self, costs: Costs, tried: int = 1) -> float:
+        """What the fastest of so many variants, those of the least estimates, takes over the fastest of all."""
         times = [estimated_us(demand, self.limits, costs) for demand in self.demands]
-        return self.us[times.index(min(times))] / min(self.us)
+        first = sorted(range(len(times)), key=times.__getitem__)[:tried]
+        return min(self.us[place] for place in first) / min(self.us)
 
     def error(self, costs: Costs) -> float:
         """The mean square of the logarithm of estimate over time, of variants that take less than twice the least."""
@@ -261,7 +263,9 @@ def summary(regrets: Sequence[float]) -> str:
 def main() -> int:
     """Prints a line a problem."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, required=True, help="the recorded times")
+    parser.add_argument(
+        "--json", type=Path, required=True, nargs="+", metavar="FILE", help="recorded times; of --measure one file"
+    )
     parser.add_argument("--measure", action="store_true", help="time on a GPU, and write the file")
     parser.add_argument("--family", default="reduction", help="of --measure (%(default)s)")
     parser.add_argument("--most-axes", type=int, default=8, help="of cases that are measured (%(default)s)")
@@ -273,8 +277,11 @@ def main() -> int:
     )
     parser.add_argument("--below", type=float, help="of these only those of a lower ratio")
     parser.add_argument("--others", type=int, default=0, help="of each algorithm, that dispatch would not weigh")
-    parser.add_argument("--fit", action="store_true", help="fit the constants, leaving one problem out each time")
+    parser.add_argument("--fit", action="store_true", help="fit the constants, leaving problems out each time")
+    parser.add_argument("--parts", type=int, help="of the problems, each left out once by --fit; one for each problem")
     options = parser.parse_args()
+    if options.measure and len(options.json) > 1:
+        parser.error("--measure writes one file: give --json one")
     return _measure(options) if options.measure else _replay(options)
 
 
@@ -295,23 +302,34 @@ def _measure(options: argparse.Namespace) -> int:
             rows.append(one)
             best = "  ".join(f"{tag} {us:.2f}" for tag, us in list(one.us.items())[:4])
             print(f"{one.case}: {best}", flush=True)
-            write_results(options.json, "python -m bench.estimates", instruments.device, rows=rows)
+            write_results(options.json[0], "python -m bench.estimates", instruments.device, rows=rows)
     return 0
 
 
 def _replay(options: argparse.Namespace) -> int:
-    known = replayed(json.loads(options.json.read_text(encoding="utf-8")))
+    known = [one for file in options.json for one in replayed(json.loads(file.read_text(encoding="utf-8")))]
     for one in sorted(known, key=lambda one: -one.regret(COSTS)):
         times = [estimated_us(demand, one.limits, COSTS) for demand in one.demands]
         chosen, best = times.index(min(times)), one.us.index(min(one.us))
         print(f"{one.regret(COSTS):.3f} {one.case}: {one.names[chosen]} {one.us[chosen]:.2f} (estimate "
               f"{times[chosen]:.2f}), fastest {one.names[best]} {one.us[best]:.2f} ({times[best]:.2f})")  # fmt: skip
-    print("constants as they are:", summary([one.regret(COSTS) for one in known]))
+    print(f"{len(known)} problems, {sum(len(one.us) for one in known)} times, constants as they are")
+    _print_regrets([(one, COSTS) for one in known])
     if options.fit:
         print(fitted(known, passes=2))
-        left_out = [one.regret(fitted([other for other in known if other is not one], passes=1)) for one in known]
-        print("fitted to all problems but the one:", summary(left_out))
+        parts = options.parts or len(known)
+        left_out = []
+        for part in range(parts):
+            costs = fitted([one for place, one in enumerate(known) if place % parts != part], passes=1)
+            left_out += [(one, costs) for one in known[part::parts]]
+        print(f"constants fitted to the other problems, in {parts} parts")
+        _print_regrets(left_out)
     return 0
+
+
+def _print_regrets(found: Sequence[tuple[Replayed, Costs]]) -> None:
+    for words, tried in (("first choice", 1), (f"best of {TRIED}", TRIED)):
+        print(f"{words} over the fastest:", summary([one.regret(costs, tried) for one, costs in found]))
 
 
 if __name__ == "__main__":
