@@ -27,6 +27,14 @@ Choice = tuple[str, Config]
 _GROUPS = {ShapeClass.SHORT_ROWS: ((8, 4), (32, 4)), ShapeClass.ROWS: ((32, 8), (256, 4), (1024, 4))}
 """Threads of `flat_rows` that share a row, and their loads at once."""
 CS, PLAIN = LoadModifier.CS, LoadModifier.DEFAULT
+_FLAT_BLOCKS = (
+    "flat_columns",
+    FlatColumnsConfig(axes=2, threads_per_block=512, columns=512, unroll=8, combine=Combine.TICKET),
+)
+"""Of very many results of few elements, fast also where the fastest axis is reduced.
+
+As bench/estimates-asked-reduction-h100.json has it, which a few other entries follow, too.
+"""
 
 
 def base(spec: ReductionSpec, one: ShapeClass) -> Choice:
@@ -82,16 +90,18 @@ def _several_axes(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:
             *(MultiRowsConfig(group=256, unroll=4, vec_bytes=vec, blocks_per_sm=8) for vec in vectors),
             *(MultiRowsConfig(group=32, unroll=4, vec_bytes=vec) for vec in vectors),
             MultiRowsConfig(group=8, unroll=2, vec_bytes=vectors[0]),
-            MultiRowsConfig(group=256, unroll=4, vec_bytes=vectors[0], tiles=True),
+            *(MultiRowsConfig(group=256, unroll=4, vec_bytes=vectors[0], blocks_per_sm=blocks, tiles=True)
+              for blocks in (8, 4)),
         )  # fmt: skip
-        return _narrow_first("multi_rows", configs, (*_flat_of_axes(), *strided))
+        return _narrow_first("multi_rows", configs, (*_flat_of_axes(), _FLAT_BLOCKS, *strided))
     columns = [
         MultiColumnsConfig(columns_x=across, rows_y=down, unroll=4, vec_bytes=vec)
         for across, down in ((32, 8), (128, 1), (32, 4), (4, 16), (2, 32)) for vec in vectors
     ]  # fmt: skip
     threads = [(config, config.columns_x * config.rows_y) for config in columns]
     legal = [config for config, size in threads if no_shared_room(spec, config.vec_bytes, size) is None]
-    return _narrow_first("multi_columns", legal, (*_flat_columns(2, MOST_GROUPS), *strided))
+    others = (*_flat_columns(2, MOST_GROUPS), *_flat_rows(2, ((32, 8),)))
+    return _narrow_first("multi_columns", legal, (*others, *strided))
 
 
 def _narrow_first(
@@ -151,8 +161,8 @@ def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
             _rows(128, 16, 4, 16, load=CS), _rows(128, 8, 4, 16, load=CS), _rows(128, 4, 8, 16, load=CS),
         )  # fmt: skip
     return (
-        _flags(256, 8, 16, 1), _rows(256, 256, 8, 16, load=CS), _rows(512, 512, 8, single, load=CS),
-        _rows(128, 128, 8, 16, load=CS),
+        _flags(256, 8, 16, 1), _rows(256, 256, 8, 16, load=CS), _rows(256, 32, 8, 16),
+        _rows(512, 512, 8, single, load=CS), _rows(128, 128, 8, 16, load=CS),
     )  # fmt: skip
 
 
