@@ -20,7 +20,7 @@ from copy import copy
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gen.errors import DeviceError, MissingToolError, RunError
 from gen.families.base import Array, Extents, Variant
@@ -39,6 +39,9 @@ from gen.gpu.device import (
     find_gpu,
 )
 from gen.toolchain.compiled import Compiled, Compiler
+
+if TYPE_CHECKING:
+    from gen.gpu.staging import Staging
 
 try:
     from cuda.bindings import driver as bindings
@@ -110,6 +113,8 @@ class CudaDevice:
         self._reached = {index}  # GPUs that have a way to this one
         self._compiler = compiler
         self._lock = threading.Lock()
+        self._staging: Staging | None = None
+        self._can_stage = True
         self.timer: Timer = DriverTimer(self)
 
     def enter(self) -> bool:
@@ -145,7 +150,7 @@ class CudaDevice:
 
     def load(self, compiled: Compiled, variant: Variant | None = None) -> CudaCode:
         """Loads machine code."""
-        with _uncaptured():
+        with uncaptured():
             return CudaCode(compiled, variant)
 
     def allocate(self, size: int) -> CudaMemory:
@@ -172,19 +177,39 @@ class CudaDevice:
 
     def upload(self, address: int, content: Array, stream: int | None = None) -> None:
         """Copies a contiguous array to the device."""
-        if content.nbytes:
-            if stream is None:
-                call("cuMemcpyHtoD", address, _address(content), content.nbytes)
-            else:
-                call("cuMemcpyHtoDAsync", address, _address(content), content.nbytes, stream)
+        if not content.nbytes:
+            return
+        if stream is None:
+            call("cuMemcpyHtoD", address, _address(content), content.nbytes)
+        elif (staging := self._staging_of(content)) is not None:
+            staging.upload(address, content, stream)
+        else:
+            call("cuMemcpyHtoDAsync", address, _address(content), content.nbytes, stream)
 
     def download(self, content: Array, address: int, stream: int | None = None) -> None:
         """Copies from the device into a contiguous array."""
-        if content.nbytes:
-            if stream is None:
-                call("cuMemcpyDtoH", _address(content), address, content.nbytes)
-            else:
-                call("cuMemcpyDtoHAsync", _address(content), address, content.nbytes, stream)
+        if not content.nbytes:
+            return
+        if stream is None:
+            call("cuMemcpyDtoH", _address(content), address, content.nbytes)
+        elif (staging := self._staging_of(content)) is not None:
+            staging.download(content, address, stream)
+        else:
+            call("cuMemcpyDtoHAsync", _address(content), address, content.nbytes, stream)
+
+    def _staging_of(self, content: Array) -> Staging | None:
+        """What copies an array faster than the driver; None where nothing does, or no memory can be pinned for it."""
+        from gen.gpu.staging import LEAST_BYTES, Staging, usable_threads
+
+        if content.nbytes < LEAST_BYTES or not self._can_stage:
+            return None
+        with self._lock:
+            if self._staging is None and self._can_stage:
+                threads = usable_threads()
+                with suppress(RunError):
+                    self._staging = Staging(self, threads) if threads else None
+                self._can_stage = self._staging is not None
+            return self._staging
 
     def copy(self, source: int, target: int, size: int, stream: int = LEGACY_STREAM) -> None:
         """Queues the driver's own copy on the device."""
@@ -195,7 +220,7 @@ class CudaDevice:
         if size and stream is not None:
             call("cuMemsetD8Async", address, 0, size, stream)
         elif size:
-            with _uncaptured():
+            with uncaptured():
                 own = call("cuStreamCreate", bindings.CUstream_flags.CU_STREAM_NON_BLOCKING)
                 try:
                     call("cuMemsetD8Async", address, 0, size, own)
@@ -205,7 +230,7 @@ class CudaDevice:
 
     def capture(self, queue: Callable[[int], None], closed: Callable[[], None] = lambda: None) -> CudaGraph:
         """A graph of what is put on a stream."""
-        with _uncaptured():
+        with uncaptured():
             return CudaGraph(queue, closed)
 
     def synchronize(self, stream: int | None = None) -> None:
@@ -327,7 +352,7 @@ class CudaMemory:
     """
 
     def __init__(self, device: CudaDevice, size: int) -> None:
-        with _uncaptured():
+        with uncaptured():
             status, address = bindings.cuMemAlloc(max(size, MIN_ALLOCATION_BYTES))
         if status == _OUT_OF_MEMORY:
             raise DeviceError("The GPU's memory", f"does not hold {size} bytes more")
@@ -406,7 +431,7 @@ class CudaCode:
 
     def prepare(self, extents: Extents, steps: Sequence[Step]) -> CudaPrepared:
         """Packs the arguments of every launch."""
-        with _uncaptured():
+        with uncaptured():
             make_room(steps)
             return CudaPrepared(self._name, self.function, steps, self._numbers)
 
@@ -651,14 +676,14 @@ def _free(device: CudaDevice, address: int) -> None:
     with suppress(RunError):  # after a failed launch the driver answers nothing any more
         entered = device.enter()
         try:
-            with _uncaptured():
+            with uncaptured():
                 call("cuMemFree", address)
         finally:
             device.leave(entered)
 
 
 @contextmanager
-def _uncaptured() -> Iterator[None]:
+def uncaptured() -> Iterator[None]:
     """Lets this thread allocate and load while a stream is capturing; neither becomes part of the graph."""
     before = call("cuThreadExchangeStreamCaptureMode", _RELAXED)
     try:

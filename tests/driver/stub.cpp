@@ -36,6 +36,7 @@ thread_local int capture_mode = 0;
 char constant[64];
 constexpr int kNoPeers = -1, kTooManyPeers = -2;
 int ordinal_of_memory = 0;  // the number of the GPU that has all memory
+bool pinned = true;  // whether memory of the host can be pinned
 int peers = 0;  // how often access was enabled; the tests set it to one of these
 
 int here() { return current.empty() ? kInvalidContext : kSuccess; }
@@ -56,6 +57,7 @@ int queue(void* stream, std::function<void()> work) {
 
 extern "C" {
 void stub_set_peers(int value) { peers = value; }
+void stub_set_pinned(int value) { pinned = value; }
 void stub_set_ordinal(int value) { ordinal_of_memory = value; }
 int cuInit(unsigned) { return kSuccess; }
 int cuDriverGetVersion(int* version) { *version = 13000; return kSuccess; }
@@ -99,7 +101,7 @@ int cuMemFree(Address address) {
 }
 int cuMemHostAlloc(void** place, size_t size, unsigned flags) {
   *place = calloc(1, size);
-  return flags == 2 ? here() : kInvalidValue;  // CU_MEMHOSTALLOC_DEVICEMAP
+  return flags == 2 || (flags == 0 && pinned) ? here() : kInvalidValue;  // CU_MEMHOSTALLOC_DEVICEMAP, or none
 }
 int cuMemHostGetDevicePointer(Address* address, void* place, unsigned) {
   *address = reinterpret_cast<Address>(place);
@@ -253,6 +255,7 @@ int cuGraphExecDestroy(void* executable) { delete static_cast<Graph*>(executable
 int cuGraphDestroy(void* graph) { delete static_cast<Graph*>(graph); return here(); }
 int cuEventCreate(void** event, unsigned flags) { *event = new Event{flags}; return here(); }
 int cuEventRecord(void* event, void*) { static_cast<Event*>(event)->ms = clock_ms; return here(); }
+int cuEventSynchronize(void*) { return here(); }
 int cuEventElapsedTime(float* ms, void* before, void* after) {
   const Event &one = *static_cast<Event*>(before), &other = *static_cast<Event*>(after);
   *ms = other.ms - one.ms;

@@ -25,6 +25,7 @@ from gen.dtypes import F32, I32
 from gen.errors import DeviceError, RunError
 from gen.families.base import Operand, Plan
 from gen.families.plans import Step
+from gen.gpu import staging
 from gen.gpu.cuda import CudaDevice, call, open_device
 from gen.gpu.device import LEGACY_STREAM, PER_THREAD_STREAM, Device, Peer, Rows, bytes_at, cuda_of_driver, find_gpu
 from gen.gpu.service import Service
@@ -115,6 +116,28 @@ def test_memory_is_copied_on_streams_and_off_them(device: CudaDevice) -> None:
     assert device.free_bytes() == left + 1000
     with pytest.raises(DeviceError, match=f"does not hold {1 << 40} bytes more"):
         device.allocate(1 << 40)
+
+
+@pytest.mark.parametrize(("cores", "pinned"), [(8, True), (8, False), (3, True)])
+def test_large_arrays_go_through_pinned_memory_where_that_can_be(
+    device: CudaDevice, monkeypatch: pytest.MonkeyPatch, cores: int, pinned: bool
+) -> None:
+    monkeypatch.setattr(staging, "LEAST_BYTES", 1000)
+    monkeypatch.setattr(staging.os, "sched_getaffinity", lambda _: set(range(cores)))  # type: ignore[attr-defined]
+    stub, own = ctypes.CDLL("libcuda.so.1"), CudaDevice(0, NoCompiler())
+    content = np.arange(3_000_001, dtype=np.int32)
+    memory, back = own.allocate(content.nbytes), np.zeros_like(content)
+    stub.stub_set_pinned(int(pinned))
+    try:
+        for count in (content.size, 100):
+            own.upload(memory.address, content[:count], LEGACY_STREAM)
+            own.download(back[:count], memory.address, LEGACY_STREAM)
+            np.testing.assert_array_equal(back[:count], content[:count])
+            back[:] = 0
+    finally:
+        stub.stub_set_pinned(1)
+    assert (own._staging is not None) == (pinned and cores >= staging.LEAST_CORES)
+    assert device._staging is None
 
 
 def test_launches_and_what_is_refused(device: CudaDevice) -> None:
