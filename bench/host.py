@@ -1,6 +1,6 @@
 """How fast gen itself is on a machine without a GPU: `python bench/host.py [--json FILE]`.
 
-Five figures, each with the goal it is held against. Caches are fresh folders, so that nothing is read that an earlier
+Six figures, each with the goal it is held against. Caches are fresh folders, so that nothing is read that an earlier
 run left behind.
 """
 
@@ -18,11 +18,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bench.program import ended
+from bench.random_cases import random_cases
 from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -31,6 +33,7 @@ from gen.families.names import find_variant
 from gen.proof.cases import cases_of
 from gen.proof.host import HostRunner
 from gen.proof.prover import prove
+from gen.runtime.dispatch import Chooser
 
 ROOT = Path(__file__).resolve().parent.parent
 TILED = "transpose_10_b32__tiled_t32_r8_p1_u1"
@@ -117,6 +120,17 @@ def proof_time(cache: Path, variants: Sequence[Variant]) -> float:
     return seconds(work)
 
 
+def choice_time(seed: int, count: int, repeats: int) -> float:
+    """Milliseconds of an untuned choice at new sizes, the mean of random cases; variants of a spec are known then."""
+    taken = []
+    for case in random_cases(seed, count):
+        chooser = Chooser(case.family, case.spec, (), "", Limits.of("sm_90"))
+        choose = partial(chooser.choose, case.extents, case.alignment)
+        choose()
+        taken.append(min(seconds(choose) for _ in range(repeats)))
+    return 1e3 * statistics.mean(taken)
+
+
 def figures() -> list[Figure]:
     """All measurements."""
     variants = tuple(made for made in all_of_catalogue(FAMILIES) if made.algorithm.not_on_host is None)
@@ -127,6 +141,7 @@ def figures() -> list[Figure]:
         return [
             Figure("import gen", import_time(), "s", 0.3),
             Figure("generate with nothing to do", seconds(command(*gen), 5), "s", 1.0),
+            Figure("untuned choice at new sizes", choice_time(1, 120, 5), "ms", 0.2),
             Figure("NVRTC", nvrtc_rate(every(variants, 100)), "variants/s", 25, at_least=True),
             Figure("512 x 512 tiled transpose on the CPU", transpose_time(fresh / "a"), "s", 0.1),
             Figure("100 variants on 20 cases, g++ included", proof_time(fresh / "b", every(variants, 100)), "s", 20),
