@@ -64,16 +64,17 @@ def test_a_segment_and_its_neighbours_spill_nothing(weights: int, dtype: DType, 
 
 
 @pytest.mark.parametrize(
-    ("weights", "dtype", "tag"),
+    ("weights", "dtype", "boundary", "tag"),
     [
-        (gen.star(3, 1), "float32", "w8_u2_n2_r2_s3"),
-        (gen.star(3, 1), "float32", "w4_u4_n4_r2_s3"),
-        (gen.box(3, 1), "float64", "w8_u2_n2_r2_s3"),
-        (gen.star(3, 1), "float32", "w8_u4_n1_r4_s3_t4"),
+        (gen.star(3, 1), "float32", "constant", "w8_u2_n2_r2_s3"),
+        (gen.star(3, 1), "float32", "constant", "w4_u4_n4_r2_s3"),
+        (gen.box(3, 1), "float64", "constant", "w8_u2_n2_r2_s3"),
+        (gen.star(3, 1), "float32", "frozen", "w8_u4_n1_r4_s3_t4"),
+        (gen.star(3, 1), "float32", "frozen", "w12_u3_n1_r4_s3_t3"),
     ],
 )
-def test_sums_of_planes_spill_nothing(weights: Array, dtype: str, tag: str) -> None:
-    spec, march = gen.stencil(weights, dtype=dtype), FAMILY.algorithms["march"]
+def test_sums_of_planes_spill_nothing(weights: Array, dtype: str, boundary: Boundary, tag: str) -> None:
+    spec, march = gen.stencil(weights, dtype=dtype, boundary=boundary), FAMILY.algorithms["march"]
     config = march.config.from_tag(tag, "march")
     assert isinstance(config, MarchConfig)
     made = variant(FAMILY, spec, march, config)

@@ -18,8 +18,9 @@ from gen.families.base import Limits, Variant
 from gen.families.names import illegal, legal_space, unsearched, variant
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.algorithms.common import reach_of, window_lines
+from gen.families.stencil.algorithms.march import MarchConfig
 from gen.families.stencil.algorithms.temporal import most_registers, registers
-from gen.families.stencil.builder import star, stencil
+from gen.families.stencil.builder import box, star, stencil
 from gen.families.stencil.spec import BOUNDARIES, DTYPES
 from gen.proof.cases import Case, Content
 from gen.proof.host import HostRunner
@@ -254,6 +255,15 @@ def test_edge_cases_have_rows_of_the_output_further_apart_than_those_of_the_inpu
     )
     apart = {case.extents["out_pitch"] - case.extents["in_pitch"] for case in every_edge(made)}
     assert apart > {0}
+
+
+def test_levels_that_hand_their_cells_on_need_two_planes_and_one_on_its_way() -> None:
+    march, planes = FAMILY.algorithms["march"], {"star": star(3, 1), "box": box(3, 1)}
+    found = {
+        form: [illegal(march, stencil(weights, boundary="frozen"), MarchConfig(ring=ring, steps=2)) for ring in (2, 3)]
+        for form, weights in planes.items()
+    }
+    assert found == {"star": ["its levels look at two planes, and of 2 one is on its way", None], "box": [None, None]}
 
 
 def test_what_needs_too_many_registers_is_unsearched() -> None:

@@ -64,11 +64,13 @@ ON_PERSISTENT_LAYER = ON_LAYER.replace("tiled_x32_y4_u4", "persistent_c4_y4_w8_t
 ON_OVERLAPPED = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['overlapped'].label}__overlapped_v2_w2_t4"
 ON_WIDE_OVERLAPPED = ON_OVERLAPPED.replace("v2_w2", "v8_w8")
 ON_SPACE = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['naive'].label}__naive_x32_y8_u2"
-ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_n2_r2_s2_t3"
+ON_LEVELS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['march'].label}__march_w4_u4_n2_r2_s3_t3"
 ON_SPACE_32_BITS = ON_SPACE.replace("naive_x32_y8_u2", "naive_x32_y8_u2_i32")
 ON_STACKED = ON_SPACE.replace("naive_x32_y8_u2", "stacked_tpb128_u4")
-ON_DEEP_RING = ON_LEVELS.replace("march_w4_u4_n2_r2_s2_t3", "march_w4_u2_n1_r2_s6_t2")
-ON_FROZEN_STACKED = ON_LEVELS.replace("march_w4_u4_n2_r2_s2_t3", "stacked_tpb128_u2")
+_DRIFT = next(spec for _, spec, _ in find_family(FAMILIES, "stencil").proof_cover() if spec.word == "drift")
+ON_WAITING_LEVELS = f"stencil_{_DRIFT.label}__march_w4_u4_n2_r2_s2_t3"
+ON_DEEP_RING = ON_WAITING_LEVELS.replace("march_w4_u4_n2_r2_s2_t3", "march_w4_u2_n1_r2_s6_t2")
+ON_FROZEN_STACKED = ON_LEVELS.replace("march_w4_u4_n2_r2_s3_t3", "stacked_tpb128_u2")
 ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_n2_r2_s3")
 ON_WIDE_MARCH = ON_MARCH.replace("w4_u2", "w4_x2_u2")
 # Of weights that are no powers of two: how a term is rounded, and which comes first, shows in the last bits.
@@ -218,17 +220,17 @@ MUTANTS = (
     Mutant("stacked: frozen rows change", ON_FROZEN_STACKED, STACKED, '"stays" if stay', '"false" if stay', WRONG),
     # march
     Mutant("march: no barrier between planes", ON_MARCH, MARCH, "", "", (RACE, UNINITIALISED), at="barrier"),
-    Mutant("march: a plane is used before it has come", ON_MARCH, MARCH, '"n"(kRing - 2)', '"n"(kRing - 1)', IN_FLIGHT),
+    Mutant("march: a plane is used before it has come", ON_MARCH, MARCH, '"n"(kAhead - 1)', '"n"(kAhead)', IN_FLIGHT),
     Mutant(
-        "march: each plane comes too late", ON_MARCH, MARCH, "fetch(turn + kRing - 1,",
-        "fetch(turn + kRing - 2,", (WRONG, IN_FLIGHT, OUTSIDE_READ),
+        "march: each plane comes too late", ON_MARCH, MARCH, "fetch(turn + kAhead,",
+        "fetch(turn + kAhead - 1,", (WRONG, IN_FLIGHT, OUTSIDE_READ),
     ),
     Mutant(
         "march: products and sums rounded apart", ON_MARCH, MARCH, "(kWeights[z][dy][x],",
         "(1.0f, kWeights[z][dy][x] *", WRONG, at="terms",
     ),
     Mutant(
-        "march: the planes' sums change places", ON_MARCH, MARCH, "if (z > 0) next[i] = held[kDeep - 1 - z]",
+        "march: the planes' sums change places", ON_MARCH, MARCH, "if (z > 0) next[i] = held[kOldest - z]",
         "if (z > 0) next[i] = held[0]", WRONG,
     ),
     Mutant(
@@ -460,7 +462,32 @@ MUTANTS = (
         "march: the first rows of the warp before are looked at", ON_LEVELS, MARCH,
         "come[max(warp - 1, 0)][kDown + y]", "come[max(warp - 1, 0)][y]", WRONG,
     ),
-    Mutant("march: a level lags too little", ON_LEVELS, MARCH, "level * (kBack + 1)", "level * kBack", OUTSIDE_WRITE),
+    Mutant("march: a level lags too little", ON_LEVELS, MARCH, "turn - level * kLag", "turn", OUTSIDE_WRITE),
+    Mutant(
+        "march: a level that waits lags too little", ON_WAITING_LEVELS, MARCH, '"kBack" if hands_on', '"kBack" if true',
+        WRONG,
+    ),
+    Mutant("march: levels hand on what came to the first", ON_LEVELS, MARCH, "arrived[j] = vector;", "", WRONG),
+    Mutant(
+        "march: levels compute with the plane that comes", ON_LEVELS, MARCH, '"before" if hands_on',
+        '"now" if hands_on', WRONG,
+    ),
+    Mutant(
+        "march: a plane comes to where the one before is read", ON_LEVELS, MARCH, "{{ 2 if hands_on else 1 }}", "1",
+        (RACE, WRONG, IN_FLIGHT),
+    ),
+    Mutant(
+        "march: the plane before the first is left as it is", ON_LEVELS, MARCH, "n < kRing - 1 ? vectors : 0",
+        "vectors", UNINITIALISED,
+    ),
+    Mutant(
+        "march: the last terms are those of the plane before", ON_LEVELS, MARCH,
+        "[kUp][kLeft], last[i]", "[kUp][kLeft], window[j + kUp][kSide + i]", WRONG,
+    ),
+    Mutant(
+        "march: a level keeps no plane for the next turn", ON_LEVELS, MARCH,
+        "if (level > 0) finished[level - 1][j] = arrived[j];", "", WRONG,
+    ),
     Mutant(
         "march: rows are written that steps use up", ON_LEVELS, MARCH, "first_written = kRowsAbove - warp * kRows",
         "first_written = 0", (OUTSIDE_WRITE, RACE, WRONG),

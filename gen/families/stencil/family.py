@@ -16,7 +16,7 @@ from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layou
 from gen.families.config import Config
 from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
-from gen.families.stencil.algorithms.march import March
+from gen.families.stencil.algorithms.march import March, MarchConfig
 from gen.families.stencil.algorithms.overlapped import Overlapped
 from gen.families.stencil.algorithms.persistent import Persistent
 from gen.families.stencil.algorithms.pipelined import Pipelined, PipelinedConfig
@@ -77,6 +77,8 @@ _CHANNEL = StencilSpec(
     boundary=("constant", "frozen", "wrap"),
     cval=1.5,
 )
+# The same with a weight beside the axes in the last plane: levels of fused steps wait for all of that plane.
+_DRIFT = replace(_CHANNEL, word="drift", weights=(*_CHANNEL.weights[:25], 0.05, 0.0))
 # What sharpens a picture of bytes: many of its sums lie half-way between two, and outside the range.
 _SHARPER = StencilSpec(
     "sharpen",
@@ -179,7 +181,9 @@ class Stencil(DenseFamily[StencilSpec]):
     def from_label(self, label: str) -> StencilSpec | None:
         """The samples, and the specs of the literature's kernels."""
         named = (self.from_json({**self.catalogue[0].to_json(), **named.spec}) for named in self.named)
-        return next((spec for spec in (*self.extra_proof_specs.values(), _BLUR, *named) if spec.label == label), None)
+        return next(
+            (spec for spec in (*self.extra_proof_specs.values(), _BLUR, _DRIFT, *named) if spec.label == label), None
+        )
 
     def runtime_parameters(self, spec: StencilSpec) -> Mapping[str, int]:
         """How many time steps a call takes."""
@@ -220,7 +224,8 @@ class Stencil(DenseFamily[StencilSpec]):
     def proof_cover(self) -> Iterator[tuple[str, StencilSpec, Config]]:
         """Every type of cells with every algorithm, and every boundary with both; configs in turns.
 
-        And terms in another order than the weights' with all algorithms that add them so.
+        And terms in another order than the weights' with all algorithms that add them so, and levels of fused steps
+        that wait for all of a plane.
         """
         for first, (name, algorithm) in enumerate(self.algorithms.items()):
             configs = searched_cover(algorithm)
@@ -233,6 +238,7 @@ class Stencil(DenseFamily[StencilSpec]):
                 )
                 yield from ((name, *one) for one in islice(found, 1))
         yield from ((name, _BLUR, config) for name, config in _REASSOCIATED)
+        yield "march", _DRIFT, MarchConfig(warps=4, rows=2, blocks_per_sm=1, ring=2, steps=2)
         yield (
             "naive",
             replace(_BLUR, shape=(1, *_BLUR.shape), boundary=("constant", *_BLUR.boundaries), origin=0),

@@ -9,6 +9,10 @@ A launch may fuse steps. Each is a level of the block: it computes with the plan
 the turn before, so that all levels work between the same two barriers. A warp keeps its rows of that plane in
 registers; only those at its edges, which other warps look at, go through shared memory. What the steps use up around a
 block's cells, its neighbours compute too.
+
+Where a cell looks at itself alone in the last plane that it reads, as in every star, a level needs nothing of other
+warps to complete the plane before, and may hand it on to the next level in the same turn. So a level holds a plane of
+sums less, and lags one plane less, but levels wait for each other. Frozen ends, which take registers, do so.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from math import gcd
 from typing_extensions import override
 
 from gen.arch import MAX_SHARED_BYTES_PER_BLOCK, MAX_THREADS_PER_BLOCK, WARP, max_registers_per_thread
-from gen.dtypes import U32, StoreModifier
+from gen.dtypes import F32, U32, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
 from gen.families.expr import ONE, Expr, constant, size
@@ -46,6 +50,7 @@ _VERY_MANY_PLANES, _PLANES_OF_VERY_MANY = 4096, 64  # of an array, and of a bloc
 _MOST_COVERED = 1.2  # columns of blocks of several warps across, for each column of a row
 _OTHER_REGISTERS = 62  # beside cells and sums
 _OTHER_REGISTERS_OF_LEVELS, _REGISTERS_OF_FROZEN = 45, 12  # the same where steps are fused
+_LEAST_RING_TO_HAND_ON = 3
 _MAX_TERMS_OF_LANE = 2048  # of a plane, all written out: more, and the loop leaves the instruction cache
 
 
@@ -95,6 +100,8 @@ class March(StencilAlgorithm[MarchConfig]):
             return f"its blocks have {config.threads_per_block} threads; there are {MAX_THREADS_PER_BLOCK} at most"
         if config.steps == 1:
             return None
+        if config.ring < _LEAST_RING_TO_HAND_ON and hands_on(spec, config):
+            return f"its levels look at two planes, and of {config.ring} one is on its way"
         if config.warps_across > 1:
             return "fused steps have warps side by side down the rows alone"
         for axis, boundary in zip(spec.axes, spec.boundaries, strict=True):
@@ -154,6 +161,7 @@ class March(StencilAlgorithm[MarchConfig]):
         """How many neighbours are read of every row, and vectors beside a block's cells."""
         block = _Block.of(spec, config)
         return {
+            "hands_on": hands_on(spec, config),
             "neighbours": neighbours_of_loaded_rows(spec, reach_of(spec), config.rows),
             "lanes_before": block.lanes_before,
             "lanes_after": block.lanes_after,
@@ -190,7 +198,7 @@ class March(StencilAlgorithm[MarchConfig]):
 
     def bytes_in_flight(self, spec: StencilSpec, config: MarchConfig) -> int:
         """A thread's share of the planes that are on their way to shared memory."""
-        return VECTOR_BYTES * config.rows * (config.ring - 1)
+        return VECTOR_BYTES * config.rows * (config.ring - (2 if hands_on(spec, config) else 1))
 
 
 def planes_of_blocks(tiles: Expr, blocks_per_sm: int, waves: int, least: int) -> Expr:
@@ -249,6 +257,15 @@ class _Block:
         return Tiles(size("rows"), size("cols"), self.own_rows, self.own_lanes * cells_of_vector(spec))
 
 
+def hands_on(spec: StencilSpec, config: MarchConfig) -> bool:
+    """Whether a level hands its cells on in the same turn: of the last plane a cell reads one, in its own place."""
+    if config.steps == 1 or spec.dtype != F32 or not any("frozen" in ends for ends in spec.ends):
+        return False  # constant and wrapped ends take longer so
+    back = reach_of(spec).back
+    last = [offset[1:] for offset, _ in spec.taps if offset[0] == back]
+    return back > 0 and last == [(0, 0)]
+
+
 def _least_planes(spec: StencilSpec, config: MarchConfig) -> int:
     """That a block writes, where there are as many: twice those that its ends use up, which are computed twice."""
     return max(_LEAST_PLANES, 2 * config.steps * (reach_of(spec).deep - 1))
@@ -261,12 +278,15 @@ def registers(spec: StencilSpec, config: MarchConfig) -> int:
     with their neighbours, and addresses.
     """
     reach, words = reach_of(spec), spec.accumulator.size // 4
-    cells = cells_of_vector(spec)
-    held = (reach.deep - 1) * config.rows * cells * config.steps * words
-    finished = config.rows * (config.steps - 1) * VECTOR_BYTES // 4
+    cells, on = cells_of_vector(spec), hands_on(spec, config)
+    held = (reach.deep - (2 if on else 1)) * config.rows * cells * config.steps * words
+    finished = config.rows * (config.steps - (0 if on else 1)) * VECTOR_BYTES // 4
     beside = 2 * sum(neighbours_of_loaded_rows(spec, reach, config.rows))
     window = ((config.rows + reach.high - 1) * cells + beside) * 3 // 4 * words
     if config.steps == 1:
         return _OTHER_REGISTERS + held + window
     frozen = any("frozen" in ends for ends in spec.ends)
-    return _OTHER_REGISTERS_OF_LEVELS + _REGISTERS_OF_FROZEN * frozen + held + finished + window
+    others = _OTHER_REGISTERS_OF_LEVELS + _REGISTERS_OF_FROZEN * frozen
+    if on:
+        others += config.rows * config.steps * 5 // 2 - 2
+    return others + held + finished + window
