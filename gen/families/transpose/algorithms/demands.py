@@ -50,7 +50,7 @@ def touched(spans: Sequence[Span], size: int, grain: int, *, aligned: bool) -> f
     """
     together, apart = size, 1
     for places, step in sorted(spans, key=lambda span: span[1]):
-        if step * size <= max(together, grain):
+        if step * size < together + grain:  # in a gap there is no whole one
             together += (places - 1) * step * size
         else:
             apart *= places
