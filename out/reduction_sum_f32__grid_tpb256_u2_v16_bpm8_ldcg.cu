@@ -13,7 +13,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "load_modifier": "cg", "threads_per_block": 256, "unroll": 2,
 //           "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 57423009c41ef240
+// Template: reduction/grid.cu.jinja, with its partials sha256 d3fe0f3e31638334
 //
 // Written by gen: change the template, not this file.
 

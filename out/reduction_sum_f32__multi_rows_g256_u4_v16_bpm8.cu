@@ -18,7 +18,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 5edfe718ff169ee2
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 6cfb60f7a07185dc
 //
 // Written by gen: change the template, not this file.
 
@@ -226,6 +226,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   State ends = identity();  // of elements that no vector of their row holds
   for (long long i = first; i < all_slots; i += kUnroll * team) {
     Vector loaded[kUnroll];
+    Item end_items[kUnroll];  // of their own: what is put into a vector would be waited for at once
     long long start[kUnroll];  // where the slot begins in its row
     bool full[kUnroll], is_end[kUnroll];
     bool all_full = true;
@@ -249,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
       if (full[u]) {
         loaded[u].raw = *reinterpret_cast<const Raw*>(row + start[u]);
       } else if (is_end[u]) {
-        loaded[u].items[0] = row[start[u]];
+        end_items[u] = row[start[u]];
       }
       advance(position, way, reduced);
     }
@@ -262,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         if (full[u]) {
           fold_vector(seen, loaded[u]);
         } else if (is_end[u]) {
-          ends = combine(ends, lift(loaded[u].items[0]));
+          ends = combine(ends, lift(end_items[u]));
         }
       }
     }

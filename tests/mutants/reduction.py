@@ -97,11 +97,12 @@ MUTANTS = (
     ),
     # signs, which a bound of more roundings than there are would hide where results are small
     Mutant(
-        "moments: the mean moves away", ON_VARIANCE, STATE, "(apart, share, a.mean)", "(apart, -share, a.mean)", WRONG,
+        "moments: the mean moves away", ON_VARIANCE, STATE, "(apart, weights.share, from)",
+        "(apart, -weights.share, from)", WRONG,
     ),
     Mutant(
         "moments: squares of one set less those of the other", ON_VARIANCE, STATE,
-        "a.m2 + b.m2", "a.m2 - b.m2", WRONG,
+        "a.m2 + m2", "a.m2 - m2", WRONG,
     ),
     Mutant(
         "moments: squares less those between means", ON_VARIANCE, STATE,

@@ -15,7 +15,7 @@ from tests.mutants.change import (
     Unchanged,
 )  # fmt: skip
 
-ROWS = "reduction/rows.cu.jinja"
+ROWS, SHORT_ROWS = "reduction/rows.cu.jinja", "reduction/short_rows.cu.jinja"
 COLUMNS = "reduction/columns.cu.jinja"
 STREAM = "reduction/stream.cu.jinja"
 STRIDED = "reduction/strided.cu.jinja"
@@ -29,6 +29,8 @@ AXES = "reduction/_axes.cu.jinja"
 ON_ROWS = "reduction_sum_f32_axis1__rows_tpb128_g4_u8_v8"
 ON_ROWS_OF_BLOCKS = "reduction_sum_f32_axis1__rows_tpb128_g128_u2_v8"
 ON_ROWS_AT_ONCE = "reduction_sum_f32_axis1__rows_tpb128_g4_r4_u2_v4"
+ON_SHORT_ROWS = "reduction_sum_f32_axis1__short_rows_n8_r4_tpb128"
+ON_SINGLE_ELEMENTS = "reduction_sum_f32_axis1__short_rows_n1_r8_tpb128"
 ON_COLUMNS = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4"
 ON_SINGLE_ROWS = "reduction_sum_f32_axis0__columns_x16_y8_u2_v4_bpm2"
 ON_COLUMNS_TWICE = "reduction_sum_f32_axis0__columns_x16_y8_u8_v16_bpm4_secondpass"
@@ -45,6 +47,7 @@ ON_FLAT_COLUMNS = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c32_u4"
 ON_WIDE_FLAT_COLUMNS = "reduction_sum_f32_axis0__flat_columns_a1_tpb256_c32_u4"
 ON_FLAT_AXES = "reduction_sum_f32_axis0x2__flat_columns_a4_tpb128_c32_u4"
 ON_FLAT_TICKET = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c32_u4_ticket"
+ON_FLAT_ALONE = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c128_u4_alone"
 ON_FLAT_ROWS = "reduction_sum_f32_axis1__flat_rows_a1_g8_u4"
 ON_FLAT_VECTORS = "reduction_sum_f32_axis0x2__flat_rows_a2_g8_u4_v16"
 ON_FLAT_VARIANCE = "reduction_var_f32_axis1__flat_rows_a1_g8_u4"
@@ -138,12 +141,10 @@ MUTANTS = (
         (WRONG, AGAIN, RACE, UNINITIALISED),
     ),
     Mutant(
-        "columns: last columns unguarded", ON_COLUMNS, COLUMNS, "if (here < n && column + item < columns) loaded",
-        "if (here < n) loaded", OUTSIDE_READ,
+        "columns: last columns unguarded", ON_COLUMNS, COLUMNS, "[item < last ? item : last]", "[item]", OUTSIDE_READ,
     ),
     Mutant(
-        "columns: last rows unguarded", ON_COLUMNS, COLUMNS, "if (here < n && column + item < columns) loaded",
-        "if (column + item < columns) loaded", OUTSIDE_READ,
+        "columns: last rows unguarded", ON_COLUMNS, COLUMNS, "(u < left ? u : 0)", "u", OUTSIDE_READ,
     ),
     Mutant(
         "columns: a row too many [2]", ON_SINGLE_ROWS, COLUMNS,
@@ -163,8 +164,25 @@ MUTANTS = (
         "if (row + u * kRowsY <= n) loaded", OUTSIDE_READ,
     ),
     Mutant(
-        "columns: vectors of rows that are not there", ON_COLUMNS, COLUMNS, "if (here < n) {", "{",
+        "columns: vectors of rows that are not there", ON_COLUMNS, COLUMNS,
+        "(n - row + kRowsY - 1) / kRowsY", "kUnroll",
         (UNINITIALISED, WRONG), at="last rows",
+    ),
+    Mutant(
+        "columns: the last row of vectors left out", ON_COLUMNS, COLUMNS, "n - row + kRowsY - 1", "n - row", WRONG,
+        at="last rows",
+    ),
+    Mutant(
+        "columns: moments of every tile taken for the first", ON_COLUMNS.replace("sum", "var"), STRIPS,
+        '{{ moments_of(s, "states[0]") }}.count', "0", WRONG, at="weights",
+    ),
+    Mutant(
+        "columns: a short run without its last place", ON_COLUMNS.replace("sum", "argmin"), STATE,
+        "if (i < count && is_better", "if (i < count - 1 && is_better", WRONG, at="few places",
+    ),
+    Mutant(
+        "columns: a short run without its last sum", ON_COLUMNS, STATE, "if (i < count)", "if (i < count - 1)", WRONG,
+        at="few sums",
     ),
     Mutant(
         "columns: vectors where rows begin between them", ON_COLUMNS, COLUMNS, "if (whole && aligned) {",
@@ -348,8 +366,8 @@ MUTANTS = (
         "block < splits; block += kRowsY", "block < min(splits, kRowsY); block += kRowsY", WRONG,
     ),
     Mutant(
-        "multi_columns: the greatest of rows that were not read", "reduction_max_i16_axis1__multi_columns_x4_y16_u4_v4",
-        MULTI_COLUMNS, "row + (kUnroll - 1) * team < n &&", "row + (kUnroll - 1) + team < n &&", WRONG,
+        "multi_columns: a row too few counted", ON_MULTI_COLUMNS, MULTI_COLUMNS, "count += is_there;",
+        "count += is_there && row + (u + 1) * team < n;", WRONG,
     ),
     Mutant(
         "multi_columns: vectors of columns that are not there", ON_MULTI_COLUMNS, MULTI_COLUMNS,
@@ -357,21 +375,63 @@ MUTANTS = (
     ),
     Mutant(
         "multi_columns: columns unguarded", ON_MULTI_COLUMNS, MULTI_COLUMNS,
-        "if (column + item < columns) loaded[u]", "loaded[u]", OUTSIDE_READ,
+        "[item < last ? item : last]", "[item]", OUTSIDE_READ,
     ),
     Mutant(
         "multi_columns: vectors where rows begin between them", ON_MULTI_COLUMNS, MULTI_COLUMNS,
         "(address | pitches * sizeof(Item))", "address", MISALIGNED,
     ),
     Mutant(
-        "multi_columns: rows that are not there [1]", ON_MULTI_COLUMNS, MULTI_COLUMNS,
-        "if (row + (kUnroll - 1) * team < n && column", "if (column", (UNINITIALISED, WRONG),
+        "multi_columns: rows that are not there [1]", ON_MULTI_COLUMNS.replace("axis0x2", "axis0x2x4x6"), MULTI_COLUMNS,
+        "is_there ? top + position.offset : items[0]", "top + position.offset", (OUTSIDE_READ, WRONG),
+    ),
+    Mutant(
+        "multi_columns: a row instead of one that is not there, counted", ON_MULTI_COLUMNS, MULTI_COLUMNS,
+        "if (count == kUnroll) {", "if (true) {", WRONG,
     ),
     Mutant(
         "multi_columns: matrices exchanged [6]", ON_MULTI_COLUMNS, MULTI_COLUMNS, "{1, k0, k1, k2}", "{1, k0, k2, k1}",
         (OUTSIDE_READ, WRONG),
     ),
+    # short_rows
+    Mutant(
+        "short_rows: a row that is not there is read", ON_SHORT_ROWS, SHORT_ROWS,
+        "(row < rows ? row : rows - 1)", "row",
+        OUTSIDE_READ, at="row begins",
+    ),
+    Mutant(
+        "short_rows: results past the last", ON_SHORT_ROWS, SHORT_ROWS, "if (result < rows) write", "write",
+        OUTSIDE_WRITE,
+    ),
+    Mutant(
+        "short_rows: rows taken for aligned", ON_SHORT_ROWS, SHORT_ROWS, "(address | pitch * sizeof(Item))", "address",
+        MISALIGNED,
+    ),
+    Mutant(
+        "short_rows: an address taken for aligned", ON_SHORT_ROWS, SHORT_ROWS, "(address | pitch * sizeof(Item))",
+        "(pitch * sizeof(Item))", MISALIGNED,
+    ),
+    Mutant(
+        "short_rows: results of a thread beside each other", ON_SHORT_ROWS, SHORT_ROWS,
+        "row + r * kThreadsPerBlock;\n    if", "row + r;\n    if", (RACE, WRONG),
+    ),
+    Mutant(
+        "short_rows: rows without gaps", ON_SHORT_ROWS, SHORT_ROWS, "rows - 1) * pitch", "rows - 1) * kLength",
+        (OUTSIDE_READ, WRONG), at="row begins",
+    ),
+    Mutant(
+        "short_rows: the first vector twice", ON_SHORT_ROWS, SHORT_ROWS, "loaded[r][i / kVecItems]", "loaded[r][0]",
+        WRONG,
+    ),
     # flat_columns
+    Mutant(
+        "flat_columns: results that are not there are read, of a thread each", ON_FLAT_ALONE, FLAT_COLUMNS,
+        "is_active && row < n", "row < n", OUTSIDE_READ,
+    ),
+    Mutant(
+        "flat_columns: results past the last, of a thread each", ON_FLAT_ALONE, FLAT_COLUMNS, "if (is_active) write",
+        "write", OUTSIDE_WRITE,
+    ),
     Mutant(
         "flat_columns: no barrier in the tree [5]", ON_FLAT_COLUMNS, FLAT_COLUMNS, "", "", (RACE, UNINITIALISED),
         at="tree barrier",
@@ -468,7 +528,7 @@ MUTANTS = (
     ),
     Mutant(
         "flat_rows: a short run without its last element", ON_FLAT_VARIANCE, STATE, "if (i < count)",
-        "if (i < count - 1)", WRONG, at="few",
+        "if (i < count - 1)", WRONG, at="few moments",
     ),
 )  # fmt: skip
 
@@ -498,8 +558,9 @@ LARGE = (
         "const unsigned column = strip * kStrip + threadIdx.x * kVecItems;", (WRONG, UNTOUCHED, RACE), at="column",
     ),
     Mutant(
-        "columns: places within a matrix in 32 bits", ON_COLUMNS, COLUMNS, "top[here * pitch + item]",
-        "top[static_cast<unsigned>(here * pitch) + item]", WRONG,
+        "columns: places within a matrix in 32 bits", ON_COLUMNS, COLUMNS,
+        "(row + (u < left ? u : 0) * kRowsY) * pitch",
+        "static_cast<unsigned>((row + (u < left ? u : 0) * kRowsY) * pitch)", WRONG,
     ),
     Mutant(
         "stream of rows: elements counted in 32 bits", ON_STREAM, STREAM, "const long long items = n * columns;",
@@ -508,6 +569,19 @@ LARGE = (
     Mutant(
         "stream of rows: vectors from an index of 31 bits", ON_STREAM, STREAM, "    long long i = static",
         "    int i = static", OUTSIDE_READ,
+    ),
+    Mutant(
+        "short_rows: first row in 31 bits", ON_SINGLE_ELEMENTS, SHORT_ROWS,
+        "static_cast<long long>(blockIdx.x) * (kRows", "static_cast<int>(blockIdx.x) * (kRows", OVERFLOW,
+    ),
+    Mutant(
+        "short_rows: first row in 32 bits", ON_SINGLE_ELEMENTS, SHORT_ROWS,
+        "static_cast<long long>(blockIdx.x) * (kRows", "blockIdx.x * (kRows", (WRONG, UNTOUCHED, RACE),
+    ),
+    Mutant(
+        "short_rows: where a row begins in 32 bits", ON_SINGLE_ELEMENTS, SHORT_ROWS,
+        "(row < rows ? row : rows - 1) * pitch", "static_cast<unsigned>((row < rows ? row : rows - 1) * pitch)",
+        (WRONG, UNTOUCHED), at="row begins",
     ),
     Mutant(
         "rows: first row in 31 bits", ON_ROWS_AT_ONCE, ROWS,

@@ -20,7 +20,7 @@ from gen.families.reduction.algorithms.columns import Columns, Stream
 from gen.families.reduction.algorithms.flat import FlatColumns, FlatRows
 from gen.families.reduction.algorithms.grid import Cluster, Flags, Grid, Strided
 from gen.families.reduction.algorithms.literature import NAMED, Interleaved, Nested, Shfl, Tree
-from gen.families.reduction.algorithms.rows import Rows, Single
+from gen.families.reduction.algorithms.rows import Rows, ShortRows, Single
 from gen.families.reduction.algorithms.several_axes import MultiColumns, MultiRows
 from gen.families.reduction.operators import OPERATORS, SEVERAL
 from gen.families.reduction.oracle import expected, expected_at
@@ -32,6 +32,7 @@ _AXES: Mapping[str, tuple[tuple[int, ...] | None, ...]] = {  # along which each 
     "rows": ((-1,), (1, 2), ()), "columns": ((0,), (0, 1), (1,)), "stream": ((0,), (0, 1)), "strided": ((0, 2), None),
     "multi_rows": ((0, 2), (-3, -1), None), "multi_columns": ((0, 2), (1,)),
     "flat_columns": ((0,), (0, 2), (1,)), "flat_rows": ((1,), (0, 2), None),
+    "short_rows": ((-1,), ()),
 }  # fmt: skip
 
 # Of elements some of which are above 0 and, where they have signs, some below: as many zeros more change nothing.
@@ -52,6 +53,7 @@ class Reduction(Family[ReductionSpec]):
                 Cluster(),
                 Single(),
                 Rows(),
+                ShortRows(),
                 Columns(),
                 Stream(),
                 MultiRows(),
@@ -67,6 +69,7 @@ class Reduction(Family[ReductionSpec]):
     catalogue = (ReductionSpec(),)
     extra_proof_specs: Mapping[str, ReductionSpec] = {
         "rows": ReductionSpec(axis=(1,)),
+        "short_rows": ReductionSpec(axis=(1,)),
         "columns": ReductionSpec(axis=(0,)),
         "stream": ReductionSpec(axis=(0,)),
         "strided": ReductionSpec(axis=(0, 2)),

@@ -8,7 +8,7 @@ types, were swept at a few sizes only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gen.dtypes import LoadModifier
@@ -17,7 +17,13 @@ from gen.families.reduction.algorithms.columns import MOST_SHARED_BYTES, Columns
 from gen.families.reduction.algorithms.common import Combine
 from gen.families.reduction.algorithms.flat import FlatColumnsConfig, FlatRowsConfig
 from gen.families.reduction.algorithms.grid import FlagsConfig, StridedConfig
-from gen.families.reduction.algorithms.rows import BlockReduce, RowsConfig, SingleConfig
+from gen.families.reduction.algorithms.rows import (
+    MOST_OF_SHORT_ROW,
+    BlockReduce,
+    RowsConfig,
+    ShortRowsConfig,
+    SingleConfig,
+)
 from gen.families.reduction.algorithms.several_axes import MultiColumnsConfig, MultiRowsConfig
 from gen.families.reduction.shapes import MOST_GROUPS, ShapeClass
 from gen.families.reduction.spec import ReductionSpec
@@ -132,7 +138,8 @@ def _flat_columns(*axes: int) -> tuple[Choice, ...]:
     shapes = (
         (256, 32, 8, Combine.FLAGS), (128, 32, 8, Combine.FLAGS), (128, 128, 2, Combine.FLAGS),
         (1024, 32, 8, Combine.FLAGS), (256, 32, 16, Combine.TICKET), (1024, 32, 8, Combine.TICKET),
-        (512, 512, 8, Combine.TICKET),
+        (512, 512, 8, Combine.TICKET), (512, 512, 8, Combine.ALONE), (128, 128, 16, Combine.ALONE),
+        (128, 128, 8, Combine.ALONE), (128, 128, 4, Combine.ALONE),
     )  # fmt: skip
     return tuple(
         ("flat_columns",
@@ -146,7 +153,7 @@ def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
     if one is ShapeClass.TINY_ROWS:
         return (
             _rows(256, 1, 8, single), _rows(512, 1, 4, single, at_once=2), _rows(512, 1, 2, 16, at_once=2, load=CS),
-            _rows(128, 4, 4, single, at_once=2, load=CS),
+            _rows(128, 4, 4, single, at_once=2, load=CS), *_short_rows(),
         )  # fmt: skip
     if one is ShapeClass.SHORT_ROWS:
         return (
@@ -164,6 +171,14 @@ def _rows_of(size: int, one: ShapeClass) -> tuple[Choice, ...]:
         _flags(256, 8, 16, 1), _rows(256, 256, 8, 16, load=CS), _rows(256, 32, 8, 16),
         _rows(512, 512, 8, single, load=CS), _rows(128, 128, 8, 16, load=CS),
     )  # fmt: skip
+
+
+def _short_rows() -> Iterator[Choice]:
+    """Of every length, with about as many elements at once as registers hold, and with one row."""
+    for length in range(1, MOST_OF_SHORT_ROW + 1):
+        for rows in sorted({1, max(rows for rows in (1, 2, 4, 8) if rows * length <= 32)}):
+            for threads in (256, 128):
+                yield "short_rows", ShortRowsConfig(length=length, rows_at_once=rows, threads_per_block=threads)
 
 
 def _columns_of(spec: ReductionSpec, one: ShapeClass) -> tuple[Choice, ...]:

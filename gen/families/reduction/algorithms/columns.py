@@ -9,7 +9,7 @@ from math import gcd
 
 from typing_extensions import override
 
-from gen.dtypes import I32, I64, U32, LoadModifier
+from gen.dtypes import F32, I32, I64, U32, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, load_modifier, tunable
 from gen.families.estimates import Demand
@@ -17,6 +17,7 @@ from gen.families.expr import Expr, constant, made_once, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.common import (
     COMBINE_HELP,
+    SHARED,
     Combine,
     ReductionAlgorithm,
     beyond_resident,
@@ -67,7 +68,7 @@ class ColumnsConfig(Config):
     vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
     blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
-    combine: Combine = choice("", tuple(Combine), help=COMBINE_HELP)
+    combine: Combine = choice("", SHARED, help=COMBINE_HELP)
 
     def illegal(self) -> str | None:
         """Where one block waits for the others they fit on the device together."""
@@ -164,9 +165,8 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
     def roundings(self, spec: ReductionSpec, config: ColumnsConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.rows_y
         splits = self.splits(spec, config).at(with_limits(extents, limits))
-        own, folds = loads_of_thread(n, config.unroll, threads, splits, run=config.unroll)
-        runs = extents["inner"] % (config.vec_bytes // spec.dtype.size) == 0  # else some columns fill no vector
-        share = Share(chain(own), chain(folds if runs else own), config.unroll)
+        own, _ = loads_of_thread(n, config.unroll, threads, splits)
+        share = Share(chain(own), chain(-(-own // config.unroll)), config.unroll)
         combined = combine_roundings(config.combine, splits, threads, tree)
         return roundings(spec, n, share, tree(min(threads, n)) + combined)
 
@@ -176,10 +176,12 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
     ) -> Demand:
         sizes, item = with_limits(extents, limits), spec.dtype.size
         pitches = gcd(extents["row_pitch"], extents["outer_pitch"]) * item
-        state, threads = state_of(spec), config.columns_x * config.rows_y
-        words = config.vec_bytes // item * state.bytes // U32.size
-        # Quotients of moments take all registers that the template leaves a thread, and often a block its place.
-        large = 6 * words + config.unroll * config.vec_bytes // U32.size + 36 if state.moments and words > 4 else None
+        state, threads, items = state_of(spec), config.columns_x * config.rows_y, config.vec_bytes // item
+        words, large = items * state.bytes // U32.size, None
+        if state.moments == F32.cuda and state.alone:
+            large = (config.unroll + 4) * items + 40
+        elif state.moments and words > 4:  # all registers that the template leaves a thread
+            large = 6 * words + config.unroll * config.vec_bytes // U32.size + 36
         return columns_demand(
             spec, extents, (config.columns_x, config.rows_y), unroll=config.unroll, vec_bytes=config.vec_bytes,
             combine=config.combine, columns=extents["inner"], matrices=extents["outer"],
@@ -285,8 +287,8 @@ class Stream(ReductionAlgorithm[StreamConfig]):
             extents["inner"],
         )
         n, items = extents["n"], config.vec_bytes // spec.dtype.size
-        own, folds = loads_of_thread(n * columns // items, config.unroll, blocks * active, run=config.unroll)
-        share = Share(chain(own), chain(folds), config.unroll)
+        own, _ = loads_of_thread(n * columns // items, config.unroll, blocks * active)
+        share = Share(chain(own), chain(-(-own // config.unroll)), config.unroll)
         ends = 2 * -(-(items - 1) // columns)  # of a column, before the first vector and behind the last
         teams = max(config.threads_per_block // columns, 1)
         combined = halving_roundings(active * items // columns, n) + ends

@@ -42,6 +42,11 @@ class Combine(Enum):
     TICKET = "ticket"  # the block that counts itself as the last one: a fence before it counts, and one after
     FLAGS = "flags"  # the block of the highest number, which waits for a flag beside every word; see `never_resident`
     SECOND_PASS = "secondpass"  # a block of a second launch, which begins when all blocks of the first have ended
+    ALONE = "alone"  # none: each thread has all elements of its result
+
+
+SHARED = (Combine.TICKET, Combine.FLAGS, Combine.SECOND_PASS)
+"""The strategies of blocks that share results."""
 
 
 COMBINE_HELP = "how the partial results of blocks that share a result are combined"

@@ -28,8 +28,6 @@ CODE_OF_LOAD = 3
 """Instructions of ways that are not taken, of which some are fetched all the same, for each element loaded at once."""
 MERGE_INSTRUCTIONS = 20
 """To merge one element with moments, its quotient among them."""
-QUOTIENT_ROUNDS = 0.1
-"""The quotient and what depends on it, of one element's moments, over the latency of a load."""
 
 
 def demand_of(
@@ -144,21 +142,18 @@ def columns_demand(
     """
     (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
     rows = max(extents["n"] / (splits * rows_y), 0.01)
-    # So are columns that fill no vector, for which a strip waits; the moments of single elements cost a quotient each.
+    # So are columns that fill no vector, for which a strip waits.
+    # Where rows are walked over several axes, the walk is what elements cost; else fewer bytes are in flight.
     by_elements = items > 1 and (not aligned or (columns % items != 0 and strips <= FEW_STRIPS))
-    quotients = QUOTIENT_ROUNDS * rows * items * by_elements * bool(state_of(spec).moments)
-    # Rows of the last tile that do not fill it are merged one by one.
-    left = extents["n"] % (rows_y * unroll) / (rows_y * splits)
-    merged = MERGE_INSTRUCTIONS * items * left * bool(state_of(spec).moments)
     lanes = min(columns_x, WARP)  # of a warp along a row: idle ones wait for the others
     issuing = min(-(-columns // (items * lanes)) * lanes / (strips * columns_x), 1.0)
     return demand_of(
         spec, extents, blocks=matrices * strips * splits, threads_per_block=columns_x * rows_y,
         busy=columns / (strips * columns_x * items) * min(rows, 1.0), issuing=issuing * min(rows, 1.0),
         vectors=max(rows, 1.0),
-        at_once=unroll / (items if by_elements else 1), vec_bytes=vec_bytes, walk=walk + 6 * items * by_elements,
-        more_rounds=quotients,
-        more_instructions=before + merged + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
+        at_once=unroll / (items if by_elements and not walk else 1), vec_bytes=vec_bytes,
+        walk=walk + 6 * items * by_elements,
+        more_instructions=before + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
         combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
         registers=registers, shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
     )  # fmt: skip

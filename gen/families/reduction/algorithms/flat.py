@@ -111,12 +111,14 @@ class FlatColumnsConfig(Config):
     threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads in a block")
     columns: int = tunable("c", (32, 128, 512), base=32, help="most results of a block")
     unroll: int = tunable("u", (2, 4, 8, 16), base=8, help="loads each thread has in flight")
-    combine: Combine = choice("", (Combine.FLAGS, Combine.TICKET), help=COMBINE_HELP)
+    combine: Combine = choice("", (Combine.FLAGS, Combine.TICKET, Combine.ALONE), help=COMBINE_HELP)
 
     def illegal(self) -> str | None:
-        """A result has a thread at least."""
+        """A result has a thread at least; and where nothing is combined, no more."""
         if self.columns > self.threads_per_block:
             return f"{self.threads_per_block} threads have no more than a result each"
+        if self.combine is Combine.ALONE and self.columns < self.threads_per_block:
+            return f"threads that have a result each have as many: {self.threads_per_block}"
         return None
 
     def unsearched(self) -> str | None:
@@ -169,6 +171,8 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
     @made_once
     def across(self, config: FlatColumnsConfig) -> Expr:
         """Results of a block."""
+        if config.combine is Combine.ALONE:
+            return constant(config.columns)
         return self.results(config).at_most(config.columns).at_least(1)
 
     @made_once
@@ -184,6 +188,8 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
     @made_once
     def splits(self, spec: ReductionSpec, config: FlatColumnsConfig) -> Expr:
         """Blocks that share the elements of a result: no more than a device holds, nor than the last can wait for."""
+        if config.combine is Combine.ALONE:
+            return ONE
         across = self.across(config)
         groups = self.results(config).ceil_div(across).at_least(1)
         most = self.most(config) // groups
@@ -198,10 +204,15 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
     @override
     def plan(self, spec: ReductionSpec, config: FlatColumnsConfig) -> Plan:
         across, splits = self.across(config), self.splits(spec, config)
+        where = _numbers(config.axes, "inner", "outer_pitch", "row_pitch")
+        if config.combine is Combine.ALONE:
+            grid = (self.results(config).ceil_div(across), ONE, ONE)
+            known = ((U32, self.results(config)), (U32, size("n")), *where)
+            return Plan((Launch(grid, (config.threads_per_block, 1, 1), ("in", *outputs(spec), *known)),))
         numbers = tuple((U32, one) for one in (self.results(config), size("n"), self.rows(config), splits))
         return shared_plan(
             spec, config.combine, (config.threads_per_block, 1, 1),
-            (*numbers, *_numbers(config.axes, "inner", "outer_pitch", "row_pitch")), splits=splits,
+            (*numbers, *where), splits=splits,
             states=self.most(config) * across, groups=self.results(config).ceil_div(across), tickets=self.most(config),
         )  # fmt: skip
 
@@ -230,7 +241,7 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
             spec, extents, blocks=groups * splits, threads_per_block=config.threads_per_block,
             busy=active * min(own, 1.0), vectors=max(own, 1.0), at_once=config.unroll, vec_bytes=spec.dtype.size,
             walk=3 + 5 * config.axes * (config.axes > 1),
-            more_instructions=60 * config.axes + 12 * rows.bit_length(),
+            more_instructions=60 * config.axes - 40 * (config.combine is Combine.ALONE) + 12 * rows.bit_length(),
             combine=config.combine if splits > 1 else None, handed=(splits - 1) * across * handed_quarters(spec),
             in_turn=(config.combine is Combine.TICKET) * max(splits - rows, 0) / rows, reduces=rows > 1,
             moved_share=min(max(apart, spec.dtype.size), SECTOR_BYTES) / spec.dtype.size,

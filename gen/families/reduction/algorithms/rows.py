@@ -1,4 +1,7 @@
-"""Results of one group of threads each: `rows`, and `single` of a whole small array. They take no scratch memory."""
+"""Results of one group of threads each: `rows`, `short_rows` of a thread each, and `single` of a whole small array.
+
+They take no scratch memory.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ from gen.families.reduction.algorithms.common import (
     outputs,
 )
 from gen.families.reduction.algorithms.demands import demand_of
-from gen.families.reduction.oracle import Share, loads_of_thread, roundings
-from gen.families.reduction.shapes import MANY_ROWS, Form, edges, form, rows_of
+from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings
+from gen.families.reduction.shapes import MANY_ROWS, Form, edges, form, lying, rows_of
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
@@ -151,6 +154,108 @@ class Rows(ReductionAlgorithm[RowsConfig]):
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
         return config.rows_at_once * config.unroll * config.vec_bytes
+
+
+MOST_OF_SHORT_ROW = 16
+"""Elements of the longest rows that a thread reads whole."""
+FEWER_OF_SHORT_ROWS = 50
+"""Instructions that other kernels have before their first load and after their last, and `short_rows` has not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortRowsConfig(Config):
+    """How long rows are, and how `short_rows` divides them between threads."""
+
+    length: int = tunable("n", tuple(range(1, MOST_OF_SHORT_ROW + 1)), base=4, help="elements of a row")
+    rows_at_once: int = tunable("r", (1, 2, 4, 8), base=4, help="rows each thread reads at once")
+    threads_per_block: int = tunable("tpb", (128, 256), base=256, help="threads in a block")
+
+    def unsearched(self) -> str | None:
+        """What is loaded stays in registers."""
+        loads = self.length * self.rows_at_once
+        return f"{loads} elements do not stay in registers: at most 32 do" if loads > 32 else None
+
+
+class ShortRows(ReductionAlgorithm[ShortRowsConfig]):
+    """A thread for each of a few rows, whose length the compiler knows."""
+
+    name = "short_rows"
+    template = "reduction/short_rows.cu.jinja"
+    summary = (
+        "For rows of one length, known when the kernel is compiled: each thread reads some of them whole, by vectors "
+        "where these fill a row, and combines nothing with others; neighbouring threads read neighbouring rows."
+    )
+    config = ShortRowsConfig
+
+    def illegal(self, spec: ReductionSpec, config: ShortRowsConfig) -> str | None:
+        """There are rows; of one element where no axis is reduced."""
+        if spec.axis == () and config.length > 1:
+            return "no axis is reduced: rows have one element"
+        return None if has_rows(spec) else "a whole array is one row"
+
+    def unsupported_extents(
+        self, spec: ReductionSpec, config: ShortRowsConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Rows of neighbouring elements, of this length."""
+        if form(extents) not in (Form.WHOLE, Form.ROWS):
+            return "it takes elements that follow each other along the reduced axes"
+        if extents["n"] != config.length:
+            return f"it takes rows of {config.length} elements"
+        return beyond_grid(self.blocks(config).at(extents))
+
+    def inputs(self, spec: ReductionSpec, config: ShortRowsConfig) -> dict[str, object]:
+        """The longest vectors that fill a row."""
+        return {"vec_bytes": gcd(config.length * spec.dtype.size, WIDEST)}
+
+    def edge_cases(self, spec: ReductionSpec, config: ShortRowsConfig) -> Iterator[Extents]:
+        """The last block has 1, 2, all but 1 and all of its rows; then rows with gaps between them."""
+        for outer in edges(config.threads_per_block * config.rows_at_once):
+            yield rows_of(spec, outer, config.length)
+        if spec.axis:
+            for gap in (1, config.length):
+                pitched = lying(spec, 5, config.length, 1, gap=gap)
+                if form(pitched) is Form.ROWS:
+                    yield pitched
+
+    @made_once
+    def blocks(self, config: ShortRowsConfig) -> Expr:
+        """One for as many rows as its threads read at once."""
+        return size("outer").ceil_div(config.threads_per_block * config.rows_at_once)
+
+    @override
+    def plan(self, spec: ReductionSpec, config: ShortRowsConfig) -> Plan:
+        launch = Launch(
+            grid=(self.blocks(config), ONE, ONE),
+            block=(config.threads_per_block, 1, 1),
+            arguments=("in", *outputs(spec), *((I64, size(name)) for name in ("outer", "outer_pitch"))),
+        )
+        return Plan((launch,))
+
+    @override
+    def roundings(self, spec: ReductionSpec, config: ShortRowsConfig, extents: Extents, limits: Limits) -> int:
+        return roundings(spec, config.length, Share(chain(config.length), 0, config.length), 0)
+
+    @override
+    def demand(
+        self, spec: ReductionSpec, config: ShortRowsConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand:
+        item = spec.dtype.size
+        filling = gcd(config.length * item, WIDEST)
+        aligned = gcd(extents.get("outer_pitch", 0) * item, alignment) % filling == 0
+        vec_bytes = filling if aligned else item
+        vectors = config.rows_at_once * config.length * item // vec_bytes
+        outer, per_block = extents.get("outer", 1), config.threads_per_block * config.rows_at_once
+        blocks = -(-outer // per_block)
+        return demand_of(
+            spec, extents, blocks=blocks, threads_per_block=config.threads_per_block,
+            busy=min(outer / (blocks * config.threads_per_block), 1.0) if blocks else 0.0, vectors=vectors,
+            at_once=vectors, vec_bytes=vec_bytes,
+            more_instructions=config.rows_at_once * (20 + 2 * config.length) - FEWER_OF_SHORT_ROWS, reduces=False,
+        )  # fmt: skip
+
+    @override
+    def bytes_in_flight(self, spec: ReductionSpec, config: ShortRowsConfig) -> int:
+        return config.rows_at_once * config.length * spec.dtype.size
 
 
 class BlockReduce(Enum):

@@ -386,11 +386,8 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     def roundings(self, spec: ReductionSpec, config: MultiColumnsConfig, extents: Extents, limits: Limits) -> int:
         n, threads = extents["n"], config.rows_y
         splits = self.splits(spec, config).at(with_limits(extents, limits))
-        own, least = -(-n // (splits * threads)), n // (splits * threads)
-        runs = extents["k3"] % (config.vec_bytes // spec.dtype.size) == 0  # else some columns fill no vector
-        # Rows that fill no run are added one by one: a thread with a row less may have more of those.
-        folds = max(rows // config.unroll + rows % config.unroll for rows in (own, least))
-        share = Share(chain(own), chain(folds if runs else own), config.unroll)
+        own = -(-n // (splits * threads))
+        share = Share(chain(own), chain(-(-own // config.unroll)), config.unroll)
         combined = combine_roundings(Combine.TICKET, splits, threads, tree)
         return roundings(spec, n, share, tree(min(threads, n)) + combined)
 
