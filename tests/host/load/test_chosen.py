@@ -122,7 +122,7 @@ def test_evidence_that_is_no_number_is_not_told(backend: FakeDevice, tmp_path: P
         ("", "must be FAMILY_SPEC__ALGORITHM_TAG"),
         (
             "reduction_sum_f32__magic_u7",
-            "must be one of grid, flags, cluster, single, rows, columns, stream, multi_rows",
+            "must be one of grid, flags, cluster, single, rows, short_rows, columns, stream",
         ),
         ("reduction_sum_f32__grid_tpb100_u8_v16_bpm4", "tpb"),
         ("reduction_sum_f32__flags_tpb1024_u8_v16_bpm2", "cannot run on Fake GPU"),
