@@ -37,20 +37,20 @@ TAGS = {
     "shifted": ("u4_l32_w2", "u2_l32_w4", "u16_l32_w2", "u8_l16_w2"),
     "naive": ("x32_y2_u2", "x32_y8_u1_wldg"),
     "stacked": ("tpb128_u4", "tpb256_u7"),
-    "resident": ("tpb128", "tpb256"),
+    "resident": ("a0_tpb256_u3_t4", "a1_tpb256_u1_t2_n2", "a0_tpb512_u5", "a1_tpb256_u3_t4_c2"),
     "persistent": ("c4_y4_w8_t2", "c4_y2_w12_t4", "c4_y4_w12_t2"),
     "tiled": ("x32_y4_u4", "x64_y1_u1_wconst"),
     "queued": ("x32_u16", "x64_u64_wgmem"),
 }
 SPACE_TAGS = {
-    "resident": ("tpb128", "tpb512"),
+    "resident": ("a0_tpb256_u1_t2", "a1_tpb256_u3_t4_n2", "a2_tpb256_u5_t2", "a1_tpb512_u3", "a1_tpb256_u3_t2_c2"),
     "march": ("w4_u2_n2_r2_s3", "w4_x2_u1_n1_r1_s2", "w4_u1_n2_r4_s4_stcs", "w4_u4_n1_r2_s2"),
     "march fused": ("w4_u4_n1_r2_s2_t2", "w8_u3_n1_r4_s3_t3", "w8_u3_n1_r2_s2_t4_stcs", "w8_u2_n2_r1_s4_t2"),
     "naive": ("x32_y8_u1", "x32_y2_u2", "x64_y8_u1_wldg", "x32_y8_u1_wconst", "x32_y8_u1_ldcg"),
     "stacked": ("tpb256_u1", "tpb128_u7"),
 }
 LINE_TAGS = {
-    "resident": ("tpb128", "tpb1024"),
+    "resident": ("a0_tpb256_u1", "a0_tpb256_u3_t4_n2"),
     "overlapped": ("v2_w2_t4", "v4_w4_t8", "v8_w2_t4"),
     "naive": ("x32_y2_u2",),
     "tiled": ("x32_y8_u1_wldg",),

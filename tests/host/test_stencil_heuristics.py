@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
@@ -11,11 +13,12 @@ import gen
 from gen.arch import Limits, known_architectures
 from gen.dtypes import F16, F32, F64, DType
 from gen.families.extents import extents_of
-from gen.families.names import heuristic_variants
+from gen.families.names import heuristic_variants, variant
 from gen.families.plans import idle_multiprocessors
 from gen.families.stencil import StencilSpec
 from gen.families.stencil.algorithms.march import MarchConfig
 from gen.families.stencil.algorithms.overlapped import OverlappedConfig
+from gen.families.stencil.algorithms.resident import ResidentConfig
 from gen.families.stencil.algorithms.temporal import TemporalConfig, most_registers, registers
 from gen.families.stencil.shapes import MANY_STEPS, ONE_STEP
 from gen.families.stencil.spec import BOUNDARIES, STEPS, Boundary
@@ -181,24 +184,26 @@ def test_what_an_untuned_device_gets_has_registers_to_spare(boundary: Boundary, 
         (gen.stencil(gen.star(2, 1), dtype="f64"), (15, 257), 1, "naive"),
         (gen.stencil(gen.star(2, 3)), (5, 75704), 1, "shifted"),
         (gen.stencil(gen.box(2, 4)), (127, 98), 110, "naive"),
-        (gen.stencil(gen.box(2, 5), dtype="f64"), (16, 380), 43, "naive"),
         (gen.stencil(gen.star(2, 1), dtype="float16"), (8191, 8193), 1, "shifted"),
         (gen.stencil(gen.star(2, 2), dtype="f64"), (21, 2097153), 1, "shifted"),
         (gen.stencil([0.25, 0, 0.5, 0, 0, 0.25]), (524288,), 5, "overlapped_v4"),
-        (gen.stencil(gen.box(2, 4), dtype="f64"), (16384, 16), 53, "naive_x8_y32_u4"),
-        (gen.stencil(gen.star(3, 5), boundary="nearest"), (524_289, 4, 2), 8, "stacked"),
         (gen.stencil(gen.box(3, 1), boundary="wrap", dtype="float16"), (2_097_151, 5, 15), 1, "stacked"),
         (gen.stencil(gen.box(3, 3)), (281, 23, 200), 34, "naive_x32_y8_u4"),
         (gen.stencil(gen.box(3, 4), dtype="float16", boundary="reflect"), (7, 128, 515), 22, "naive_x32_y8_u4"),
         (gen.stencil(gen.star(2, 1)), (8192, 8192), 1, "stream"),
         (gen.stencil(gen.box(2, 1)), (2_236_304, 128), 1, "stream"),
-        (gen.stencil(gen.box(2, 1)), (13, 11136), 190, "temporal"),
         (gen.stencil(gen.star(2, 1)), (2048, 2048), 1000, "persistent"),
         (gen.stencil(gen.star(2, 5)), (16384, 2328), 12, "temporal"),
         # cases that lost to others on an H100
         (gen.stencil(gen.box(3, 1), boundary="frozen"), (3, 2, 256), 103, "resident"),
         (gen.stencil(gen.star(3, 3), boundary="reflect"), (128, 127, 147), 1, "naive_x32_y8"),
         (gen.stencil(gen.star(3, 3), boundary="reflect"), (128, 127, 148), 1, "march"),
+        # short along all axes but one: by count alone, not measured
+        (gen.stencil(gen.box(2, 5), dtype="f64"), (16, 380), 43, "resident_a1"),
+        (gen.stencil(gen.box(2, 4), dtype="f64"), (16384, 16), 53, "resident_a0"),
+        (gen.stencil(gen.star(3, 5), boundary="nearest"), (524_289, 4, 2), 8, "resident_a0"),
+        (gen.stencil(gen.box(2, 1)), (13, 11136), 190, "resident_a1"),
+        (gen.stencil(gen.star(3, 6), boundary="nearest"), (2, 65536, 7), 883, "resident_a1"),
         # batches of images; the first and the last two were not measured
         (gen.stencil(gen.star(2, 1)[None]), (64, 1024, 1024), 1, "stream"),
         (gen.stencil(gen.star(2, 1)[None]), (1000, 224, 224), 1, "naive_x32_y8_u4"),
@@ -213,3 +218,27 @@ def test_untuned_stencils_get_what_is_estimated_to_take_least(
     chosen = Chooser(FAMILY, spec, (), "", H100).choose(extents).variant
     assert chosen.name.partition("__")[2].startswith(name)
     assert chosen.algorithm.slow_path_reason(spec, chosen.config, extents, 16, H100) is None
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("dtype", [F16, F64], ids=lambda dtype: dtype.name)
+def test_parts_of_resident_cover_the_axis_and_hold_what_their_steps_use_up(boundary: Boundary, dtype: DType) -> None:
+    """However long and wide: a last part of one cell, more parts than multiprocessors, more cells than memory holds."""
+    spec = gen.stencil(gen.star(3, 3), boundary=boundary, dtype=dtype)
+    for along, steps, blocks, shape in product(
+        range(3), (2, 8), (1, 2), ((5, 2, 3), (17, 131, 9), (9, 70_001, 15), (300, 7, 1057), (64, 64, 64))
+    ):
+        config = ResidentConfig(along=along, steps=steps, blocks_per_sm=blocks)
+        made = variant(FAMILY, spec, "resident", config)
+        sizes = {**extents_of(FAMILY, spec, shape), STEPS: steps, **H100.sizes()}
+        launch = made.plan.launches[0]
+        own, line_cells, _ = [one[1].at(sizes) for one in launch.arguments if not isinstance(one, str)][-3:]
+        length, used = shape[along], 6 * steps
+        parts = launch.grid[0].at(sizes)
+        assert (parts - 1) * own < length <= parts * own
+        assert line_cells % 2 == 1
+        assert line_cells >= min(own + used, length) + 6 + config.unroll - 1
+        refused = made.algorithm.unsupported_extents(spec, config, sizes, H100)
+        assert (refused is None) == (launch.shared_bytes.at(sizes) <= H100.shared_bytes_per_block)
+        least = prod(shape) // length * (used + 20) * 2 * spec.accumulator.size  # of a part of eight cells
+        assert refused is None or least > 100_000

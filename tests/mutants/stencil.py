@@ -44,10 +44,10 @@ ON_LONG_STREAM = ON_STREAM.replace("u8", "u16")  # not all of its rows are on th
 ON_SHIFTED = ON_STENCIL.replace("naive_x32_y8_u2", "shifted_u4_l32_w2")
 ON_LONG_SHIFTED = ON_SHIFTED.replace("u4", "u16")
 ON_BYTES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['shifted'].label}__shifted_u4_l32_w2"
-ON_RESIDENT = ON_STENCIL.replace("naive_x32_y8_u2", "resident_tpb128")
+ON_RESIDENT = ON_STENCIL.replace("naive_x32_y8_u2", "resident_a0_tpb256_u3_t4")
 ON_LAYER = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['tiled'].label}__tiled_x32_y4_u4"
 ON_IMAGES = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['stream'].label}__stream_u2_x1_y4"
-ON_RESIDENT_IMAGES = ON_IMAGES.replace("stream_u2_x1_y4", "resident_tpb128")
+ON_RESIDENT_IMAGES = ON_IMAGES.replace("stream_u2_x1_y4", "resident_a0_tpb256_u3_t4")
 ON_TILED = ON_STENCIL.replace("naive_x32_y8_u2", "tiled_x32_y4_u4")
 ON_QUEUED = ON_STENCIL.replace("naive_x32_y8_u2", "queued_x32_u16")
 ON_TEMPORAL = ON_STENCIL.replace("naive_x32_y8_u2", "temporal_v1_r8_n1_t4")
@@ -55,7 +55,7 @@ ON_PIPELINED = ON_STENCIL.replace("naive_x32_y8_u2", "pipelined_v2_w2_l2_u2_a2_n
 _BLUR = next(spec for _, spec, _ in find_family(FAMILIES, "stencil").proof_cover() if spec.reassociate)
 ON_BLUR = f"stencil_{_BLUR.label}__temporal_v1_r8_n1_t4"
 ON_TRANSPORT = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['temporal'].label}__temporal_v1_r8_n1_t4"
-ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_tpb128")
+ON_RESIDENT_TRANSPORT = ON_TRANSPORT.replace("temporal_v1_r8_n1_t4", "resident_a1_tpb256_u3_t4")
 ON_PERSISTENT = ON_STENCIL.replace("naive_x32_y8_u2", "persistent_c4_y2_w12_t4")
 ON_FEW_TILES = ON_STENCIL.replace("naive_x32_y8_u2", "persistent_c8_y8_w8_t4")
 ON_TORUS = f"stencil_{find_family(FAMILIES, 'stencil').extra_proof_specs['persistent'].label}__persistent_c4_y2_w12_t4"
@@ -329,29 +329,55 @@ MUTANTS = (
     ),
     # resident
     Mutant("resident: no barrier between steps", ON_RESIDENT, RESIDENT, "", "", (RACE, UNINITIALISED), at="step"),
+    Mutant("resident: no barrier before cells are written", ON_RESIDENT, RESIDENT, "", "", RACE, at="written"),
+    Mutant("resident: no barrier after copies past ends", ON_RESIDENT_TRANSPORT, RESIDENT, "", "", RACE, at="copied"),
     Mutant(
-        "resident: products and sums rounded apart", f"{_DERIVATIVE}__resident_tpb128", RESIDENT,
-        '(kWeights{{ "[z]" if axes == 3 }}[y][x], line[x], sum)', "(1.0f, kWeights[y][x] * line[x], sum)", WRONG,
-        at="terms",
+        "resident: products and sums rounded apart", f"{_DERIVATIVE}__resident_a0_tpb256_u3_t4", RESIDENT,
+        "(kWeights[n], near[u], sum[u])", "(1.0f, kWeights[n] * near[u], sum[u])", WRONG, at="terms",
     ),
     Mutant(
-        "resident: one column too many", ON_RESIDENT, RESIDENT, "col >= cols", "col > cols", (OUTSIDE_WRITE, RACE),
-        at="written",
+        "resident: the last term first", f"{_LAPLACIAN}__resident_a0_tpb256_u1_t2", RESIDENT,
+        "n = 0; n < kTaps; ++n", "n = kTaps - 1; n >= 0; --n", WRONG,
     ),
-    Mutant("resident: what lies outside takes steps", ON_RESIDENT, RESIDENT, "stays = true;", "", WRONG),
     Mutant(
-        "resident: mirrored cells stand for themselves", ON_RESIDENT_TRANSPORT, RESIDENT,
-        "static_cast<int>(from_col) + kLeft", "static_cast<int>(col) + kLeft", (WRONG, RACE, OUTSIDE_READ),
+        "resident: last cells unguarded", ON_RESIDENT, RESIDENT, "if (start + u < high) ", "", (WRONG, RACE),
+        at="last cells",
+    ),
+    Mutant("resident: every step reads the first", ON_RESIDENT, RESIDENT, "now = next;", "", (WRONG, RACE)),
+    Mutant(
+        "resident: a step uses up what two do before", ON_RESIDENT, RESIDENT,
+        "(step + 1) * kBefore", "(step + 2) * kBefore", WRONG,
+    ),
+    Mutant(
+        "resident: a step uses up what two do after", ON_RESIDENT, RESIDENT,
+        "(step + 1) * kAfter", "(step + 2) * kAfter", WRONG,
+    ),
+    Mutant(
+        "resident: one cell too few is loaded before", ON_RESIDENT, RESIDENT,
+        "used_before = steps * kBefore{{", "used_before = steps * kBefore - 1{{", WRONG,
+    ),
+    Mutant(
+        "resident: no more cells where ends are mirrors of uneven reach", ON_RESIDENT_TRANSPORT, RESIDENT,
+        '" + " ~ more_before if more_before', '"" if more_before', (WRONG, OUTSIDE_READ),
+    ),
+    Mutant(
+        "resident: places outside are the nearest", ON_RESIDENT_TRANSPORT, RESIDENT,
+        'static_cast<int>({{ inside(map, word, word ~ "s") }})',
+        "static_cast<int>(min(max({{ word }}, 0LL), {{ word }}s - 1LL))", WRONG,
     ),
     Mutant(
         "resident: every block has the first image", ON_RESIDENT_IMAGES, "stencil/_images.cu.jinja",
         "in += plane * rows * in_pitch;", "", (WRONG, RACE),
     ),
     Mutant(
+        "resident: every block has the first part", ON_RESIDENT, RESIDENT,
+        "static_cast<long long>(blockIdx.x) * own", "0", (RACE, WRONG, UNTOUCHED),
+    ),
+    Mutant("resident: lines do not follow each other", ON_RESIDENT, RESIDENT, "++line;", "", (RACE, WRONG, HANG)),
+    Mutant(
         "overlapped: every block has the first strips", ON_WIDE_OVERLAPPED, OVERLAPPED,
         "static_cast<long long>(blockIdx.x) * kWarps + warp", "warp", (RACE, WRONG),
     ),
-    Mutant("resident: every step reads the first", ON_RESIDENT, RESIDENT, "now = next;", "", (WRONG, RACE)),
     Mutant(
         "pipelined: rows of the output lie as those of the input", ON_PIPELINED, PIPELINED,
         "(first - steps * kDown) * out_pitch", "(first - steps * kDown) * in_pitch", (RACE, OUTSIDE_WRITE, WRONG),

@@ -19,7 +19,7 @@ from gen.families.stencil.algorithms.march import March, MarchConfig
 from gen.families.stencil.algorithms.overlapped import Overlapped, OverlappedConfig
 from gen.families.stencil.algorithms.persistent import Halo, Persistent, PersistentConfig
 from gen.families.stencil.algorithms.pipelined import Pipelined, PipelinedConfig
-from gen.families.stencil.algorithms.resident import ResidentConfig
+from gen.families.stencil.algorithms.resident import Resident, ResidentConfig
 from gen.families.stencil.algorithms.shifted import ShiftedConfig
 from gen.families.stencil.algorithms.stacked import Stacked, StackedConfig
 from gen.families.stencil.algorithms.stream import StreamConfig
@@ -71,7 +71,8 @@ _STACKS = (7, 4, 2)  # cells
 # Tiles: cells, rows, warps; and how many rows of halo they may have. The first are what 2048 x 2048 cells need.
 _TILES = ((8, 20, 8, 6), (8, 14, 8, 8), (8, 8, 8, 8), (4, 4, 12, 8), (4, 4, 8, 6))
 _TILE_STEPS = (8, 6, 4, 3, 2)
-_RESIDENT = tuple(("resident", ResidentConfig(threads_per_block=threads)) for threads in (1024, 256))
+_MOST_USED_UP = 64  # cells of a line, by the fused steps of `resident`
+_ACROSS = (1, 2)  # cells along the last axis, of arrays that are as short as that
 
 
 def one_step(spec: StencilSpec) -> tuple[Choice, ...]:
@@ -86,10 +87,10 @@ def many_steps(spec: StencilSpec, limits: Limits) -> tuple[Choice, ...]:
     """Variants that fuse steps, the fastest by the count first, and some that do not, which compile at once."""
     spec = image_of(spec)
     if len(spec.axes) > 2:
-        return (*_fused_marches(spec), *_single_marches(spec), *_RESIDENT, *_naive(spec), *_stacked(spec))
+        return (*_fused_marches(spec), *_single_marches(spec), *_resident(spec), *_naive(spec), *_stacked(spec))
     fused = _lines(spec, limits) if len(spec.axes) == 1 else _rows(spec, limits)
     half = MAX_FUSED_VARIANTS // 2
-    kept = (*_persistent(spec), *_RESIDENT)
+    kept = (*_persistent(spec), *_resident(spec))
     return (*fused[:half], *_streams(spec)[:2], *fused[half:], *_shifted(), *kept, *_naive(spec), *_stacked(spec))
 
 
@@ -253,6 +254,26 @@ def _persistent(spec: StencilSpec) -> tuple[Choice, ...]:
         fitting = (one for one in made if Halo.of(spec, one).rows <= halo and is_searched(persistent, spec, one))
         found += [("persistent", one) for one in islice(fitting, 1)]
     return tuple(found)
+
+
+def _resident(spec: StencilSpec) -> tuple[Choice, ...]:
+    """Along each axis all steps in a launch, and as many as use up few cells; short rows known before as well."""
+    resident, reach, made = Resident(), reach_of(spec), list[ResidentConfig]()
+    for along in range(len(spec.axes)):
+        used = reach.before[along] + reach.after[along]
+        fused = [steps for steps in (16, 8, 4, 2) if steps * used <= _MOST_USED_UP][:2]
+        made.append(ResidentConfig(along=along, threads_per_block=1024))
+        made += [ResidentConfig(along=along, unroll=cells, steps=steps) for steps in fused for cells in (5, 3, 1)]
+        if along + 1 < len(spec.axes) > 2:
+            made += [
+                ResidentConfig(along=along, steps=steps, cells_across=count) for steps in fused for count in _ACROSS
+            ]
+    # The most cells of a thread that its code bears.
+    found: dict[tuple[int, int, int], ResidentConfig] = {}
+    for one in made:
+        if is_searched(resident, spec, one):
+            found.setdefault((one.along, one.steps, one.cells_across), one)
+    return tuple(("resident", one) for one in found.values())
 
 
 def _stacked(spec: StencilSpec) -> tuple[Choice, ...]:

@@ -1,57 +1,82 @@
-"""Little arrays for many steps: one block keeps all cells in shared memory, and a call is one launch.
+"""Arrays that are short along all axes but one: blocks keep cells in shared memory for many time steps.
 
-The cells around the array, which weights reach, lie in shared memory too: each of them is computed once more from the
-neighbours of the cell that it stands for, so that a step has one barrier, whatever the boundary.
+A block has a part of one axis, and of the others all cells, so that nothing but the ends of its part comes from other
+blocks: it loads what its steps use up there too, as in overlapped tiling. Where one block holds the whole array, a call
+is one launch. Of each place of the other axes there is a line of cells along that axis; where a cell's neighbours lie
+outside these axes, a table says which line stands for theirs, whatever the boundary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
+import numpy as np
 from typing_extensions import override
 
 from gen.arch import WARP
-from gen.dtypes import I64
+from gen.dtypes import I32, I64
 from gen.families.base import Extents, Launch, Limits, Plan
-from gen.families.config import Config, tunable
+from gen.families.config import Config, choice, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import ONE, Expr, size
+from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
-    Sides,
     StencilAlgorithm,
     blocks_of_images,
     image_of,
     images_of,
+    literal,
     numbers,
     reach_of,
+    rim_of,
+    stepping,
 )
-from gen.families.stencil.algorithms.demands import computed_share, work_of
-from gen.families.stencil.shapes import extents_of
+from gen.families.stencil.algorithms.demands import demand_of_steps, steps_of_launch, work_of
+from gen.families.stencil.oracle import places_inside
+from gen.families.stencil.shapes import edge_extents, extents_of
 from gen.families.stencil.spec import STEPS, StencilSpec
 
-_MOST_TERMS = 400  # of a cell, all written out: more take NVRTC long to compile
-_SOURCE_BYTES = 2  # of a place: where the cell lies that it is computed from
-_BARRIER_CLOCKS, _PLACE_CLOCKS, _TERM_CLOCKS = 300.0, 70.0, 4.5  # of a step; of a place of a thread; of its terms
-_OTHER_LOADS = 3.0  # of a place, beside those of its terms
+_MOST_TERMS = 1000  # of a thread, all written out: more take NVRTC long to compile
+_SHARED_BYTES = {1: 226 * 1024, 2: 112 * 1024}  # of a block, by the blocks of a multiprocessor of sm_90
+_LEAST_OWN = 8  # cells of a line that a block writes
+_OFFSET_BYTES = 4  # of an entry of a table of lines
+_BARRIER_CLOCKS, _PLACE_CLOCKS, _TERM_CLOCKS = 300.0, 70.0, 4.5  # of a step; of a thread's cells; of their terms
+_OF_GROUP, _OF_CELL, _ISSUED = 25.0, 4.0, 2.5  # instructions of a thread's cells, of each; issued in a clock
+_NOT_TIMED = 1.5  # over the count, of parts: these were not timed yet
+_MOVED_CLOCKS = 20.0  # of a cell of a thread, to load and to write it
 _STEP_US = 2.2  # that a launch of a step takes at least
 _FEW_STEPS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResidentConfig(Config):
-    """How many threads share the cells."""
+    """Along which axis blocks share an array, how many steps a launch takes, and how threads share a block's cells."""
 
-    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=1024, help="threads of the only block")
+    along: int = tunable("a", (0, 1, 2), base=0, help="axis that blocks share, from the slowest; others lie whole")
+    threads_per_block: int = tunable("tpb", (256, 512, 1024), base=512, help="threads of a block")
+    unroll: int = tunable("u", (1, 3, 5), base=3, help="cells of a thread, next to each other along the axis")
+    steps: int = choice("t", (0, 2, 4, 8, 16), help="steps that a launch fuses; 0: all, where a block has all")
+    blocks_per_sm: int = choice("n", (1, 2), help="blocks of a multiprocessor, which share its memory")
+    cells_across: int = choice("c", (0, 1, 2, 3, 4), help="cells along the last other axis; 0: any number")
+
+    def illegal(self) -> str | None:
+        """One block that has all cells may take all memory."""
+        if self.steps == 0 and self.blocks_per_sm > 1:
+            return "the only block of a launch shares no multiprocessor"
+        return None
 
 
 class Resident(StencilAlgorithm[ResidentConfig]):
-    """Computes all time steps in one launch, of arrays that shared memory holds."""
+    """Computes several or all time steps in one launch, of arrays that are short along all axes but one."""
 
     name = "resident"
     template = "stencil/resident.cu.jinja"
-    summary = "One block keeps the whole array in shared memory for all time steps."
+    summary = (
+        "Each block keeps a part of one axis, and all cells along the others, in shared memory over several time "
+        "steps; parts overlap by what the steps use up."
+    )
     config = ResidentConfig
     by_images = True
 
@@ -60,80 +85,270 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         """A thread loads its cells one after another."""
         return spec.dtype.size
 
+    def illegal(self, spec: StencilSpec, config: ResidentConfig) -> str | None:
+        """The axis must be one, and what lies past both its ends be found in the same part."""
+        image = image_of(spec)
+        if config.along >= len(image.axes):
+            return f"{len(image.axes)} axes are shared along the first or the last of them, not along {config.along}"
+        if config.cells_across and _others(image, config)[1] < 0:
+            return "there is no other axis"
+        before, after = image.ends[config.along]
+        if before != after and "wrap" in (before, after) and config.steps:
+            return f"past an end of {image.axes[config.along]} lies the other one, which other blocks have"
+        return None
+
     def unsearched(self, spec: StencilSpec, config: ResidentConfig) -> str | None:
         """The code must not be too long."""
-        return "its code would be too long" if len(spec.taps) > _MOST_TERMS else None
+        terms = config.unroll * max(config.cells_across, 1) * len(spec.taps)
+        return "its code would be too long" if terms > _MOST_TERMS else None
+
+    def unsupported_extents(
+        self, spec: StencilSpec, config: ResidentConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """Where cells across are known there must be as many."""
+        image = image_of(spec)
+        if config.cells_across:
+            axis = image.axes[_others(image, config)[1]]
+            if extents[axis] != config.cells_across:
+                return f"it is for {axis} of {config.cells_across}"
+        return super().unsupported_extents(spec, config, extents, limits)
 
     def slow_path_reason(
         self, spec: StencilSpec, config: ResidentConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
         """One multiprocessor must be as fast as a launch of all."""
-        us = step_clocks(spec, config, extents, Limits.of("sm_90")) / 1700
+        if config.steps:
+            return None
+        length = extents[image_of(spec).axes[config.along]]
+        us = step_clocks(spec, config, _lines_computed(spec, config, extents), length, 1, Limits.of("sm_90")) / 1700
         if us > _STEP_US or extents.get(STEPS, 1) < _FEW_STEPS:
             return f"a step takes one block about {us:.1f} us"
         return None
 
     @override
     def edge_cases(self, spec: StencilSpec, config: ResidentConfig) -> Iterator[Extents]:
-        """Lines around a block's threads, and arrays of which weights reach far beyond."""
-        for place, cols in enumerate((config.threads_per_block + 1, config.threads_per_block // 2 - 1, 5, 1)):
-            yield extents_of(spec, (2, 3, cols)[-len(spec.axes) :], place + 1, gap=place, out_gap=place % 3)
+        """Several parts, the last of them short; arrays of a block's threads, and such as weights reach far beyond."""
+        axes, along = len(spec.axes), config.along + len(spec.axes) - len(image_of(spec).axes)
+        own = _LEAST_OWN
+        lengths = edge_extents(own) if config.steps else (config.threads_per_block + 1, 5, 1, 2 * config.unroll + 1)
+        for place, length in enumerate(lengths):
+            shape = [(2, 3, 5)[(axis + place) % 3] for axis in range(axes)]
+            shape[along] = length
+            if config.cells_across:
+                shape[_others(image_of(spec), config)[1] - len(image_of(spec).axes)] = config.cells_across
+            steps = (config.steps + 1, config.steps, 2 * config.steps, 3)[place] if config.steps else place + 1
+            yield extents_of(spec, shape, steps, gap=place, out_gap=place % 3)
+
+    def inputs(self, spec: StencilSpec, config: ResidentConfig) -> Mapping[str, object]:
+        """Which axes are which, and where each weight's cell is, counted from the first that any weight reads."""
+        image = image_of(spec)
+        reach = reach_of(image)
+        outer, inner = _others(image, config)
+        more = _more(image, config)
+        columns, stay = _columns(image, inner, config.cells_across)
+
+        def wide(axis: int) -> int:
+            return reach.before[axis] + 1 + reach.after[axis] if axis >= 0 else 1
+
+        def place(offset: tuple[int, ...], axis: int) -> int:
+            return offset[axis] + reach.before[axis] if axis >= 0 else 0
+
+        return {
+            "along": config.along,
+            "outer": outer,
+            "inner": inner,
+            "before": reach.before[config.along],
+            "after": reach.after[config.along],
+            "outer_before": reach.before[outer] if outer >= 0 else 0,
+            "outer_wide": wide(outer),
+            "inner_before": reach.before[inner] if inner >= 0 else 0,
+            "inner_wide": wide(inner),
+            "more_before": more[0],
+            "more_after": more[1],
+            "taps": tuple(
+                (*(place(offset, axis) for axis in (config.along, outer, inner)), literal(weight, spec.accumulator))
+                for offset, weight in image.taps
+            ),
+            "tiles": config.steps > 0,
+            "columns": columns,
+            "columns_stay": stay,
+        }
 
     @override
     def plan(self, spec: StencilSpec, config: ResidentConfig) -> Plan:
-        places: Expr = ONE
-        cells: Expr = ONE
-        image = image_of(spec)
-        for axis, around in zip(image.axes, _around(reach_of(image)), strict=True):
-            places, cells = places * (size(axis) + around), cells * size(axis)
-        launch = Launch(
-            grid=blocks_of_images(spec, cells.at_most(1)),
-            block=(config.threads_per_block, 1, 1),
-            arguments=("in", "out", *numbers(spec, size("in_pitch")), (I64, size(STEPS))),
-            shared_bytes=places * _bytes_of_place(spec),
-        )
-        return Plan((launch,))
+        parts = _parts(spec, config)
+
+        def rest(source: str, target: str, in_pitch: Expr, steps: Expr) -> Launch:
+            return Launch(
+                grid=blocks_of_images(spec, parts.count),
+                block=(config.threads_per_block, 1, 1),
+                arguments=(
+                    source, target, *numbers(spec, in_pitch), (I64, parts.own), (I32, parts.line_cells), (I64, steps),
+                ),
+                shared_bytes=parts.shared_bytes,
+            )  # fmt: skip
+
+        if config.steps == 0:
+            return Plan((rest("in", "out", size("in_pitch"), size(STEPS)),))
+
+        def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
+            return rest(source, target, in_pitch, constant(config.steps))
+
+        return stepping(spec, sweep, fused=config.steps, rest=rest)
 
     @override
     def demand(
         self, spec: StencilSpec, config: ResidentConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        """A step takes one multiprocessor what its loads from shared memory take, or each thread its places."""
-        places = _places(spec, extents)
-        own = -(-places // config.threads_per_block)
-        turns = -(-images_of(spec).at(extents) // limits.multiprocessors)
-        seconds = turns * extents.get(STEPS, 1) * step_clocks(spec, config, extents, limits) / limits.clock_hz
-        return Demand(
-            moved_bytes=2.0 * prod(extents[axis] for axis in spec.axes) * spec.dtype.size,
-            blocks=images_of(spec).at(extents),
-            threads_per_block=config.threads_per_block,
-            bytes_in_flight=2.0 * spec.dtype.size,
-            rounds=1 + own,
-            instructions=120.0 * own,
-            shared_bytes=places * _bytes_of_place(spec),
-            end_seconds=seconds,
-        )
+        """A step takes what its instructions or its loads from shared memory take, or each thread its cells."""
+        image, steps = image_of(spec), steps_of_launch(extents, config.steps or max(extents.get(STEPS, 1), 1))
+        parts, sizes = _parts(spec, config), {**extents, **limits.sizes()}
+        images, own = images_of(spec).at(extents), parts.own.at(sizes)
+        blocks = parts.count.at(sizes) * images
+        lines = prod(extents[axis] for axis in image.axes) // max(extents[image.axes[config.along]], 1)
+        used = min(steps * (_used(image, config)), extents[image.axes[config.along]] - own) if config.steps else 0.0
+        loaded = lines * (own + used) / config.threads_per_block
+        resident = max(min(config.blocks_per_sm, -(-blocks // limits.multiprocessors)), 1)
+        turns = -(-blocks // (limits.multiprocessors * resident))
+        clocks = step_clocks(spec, config, _lines_computed(spec, config, extents), own + used / 2, resident, limits)
+        moving = _MOVED_CLOCKS * (-(-loaded // 1))
+        return demand_of_steps(
+            spec, extents, limits, fused=config.steps or max(extents.get(STEPS, 1), 1), blocks=blocks,
+            threads_per_block=config.threads_per_block, bytes_in_flight=4 * spec.dtype.size,
+            rounds=2 + loaded / 4, instructions=120.0 * loaded, written=200 + config.unroll * len(image.taps),
+            registers=64, shared_bytes=parts.shared_bytes.at(sizes),
+            last_seconds=turns * (steps * clocks + moving) / limits.clock_hz * (_NOT_TIMED if config.steps else 1.0),
+        )  # fmt: skip
 
 
-def step_clocks(spec: StencilSpec, config: ResidentConfig, extents: Extents, limits: Limits) -> float:
-    """About what a step takes: what shared memory delivers in a clock is a word to each lane of a warp."""
-    work, places = work_of(spec, limits), _places(spec, extents)
-    computed = computed_share(spec, extents)  # the others are looked up, and stay
-    loaded = places * (computed * work.terms * work.words + _OTHER_LOADS) / WARP
-    own = -(-places // config.threads_per_block) * (_PLACE_CLOCKS + _TERM_CLOCKS * work.terms * computed)
-    return max(loaded, own) + _BARRIER_CLOCKS
+def step_clocks(
+    spec: StencilSpec, config: ResidentConfig, lines: int, cells: float, resident: int, limits: Limits
+) -> float:
+    """About what a step of so many cells of each line takes a multiprocessor that has so many blocks.
+
+    Shared memory delivers a word to each lane of a warp in a clock.
+    """
+    work, across = work_of(spec, limits), max(config.cells_across, 1)
+    loads, columns = _loads(image_of(spec), config)
+    groups = lines // across * -(-cells // config.unroll)
+    own = -(-groups // config.threads_per_block)
+    cells_of_thread = config.unroll * across
+    instructions = loads + columns + cells_of_thread * (work.terms * work.slots + _OF_CELL) + _OF_GROUP
+    warps = groups / WARP
+    busy = resident * warps * max(loads * work.words, instructions / _ISSUED)
+    return max(busy, own * (_PLACE_CLOCKS + _TERM_CLOCKS * work.terms * across)) + _BARRIER_CLOCKS
 
 
-def _places(spec: StencilSpec, extents: Extents) -> int:
-    """Cells of an image and around it."""
+@dataclass(frozen=True)
+class _Parts:
+    """How blocks share an axis.
+
+    Attributes:
+        own: cells of a line that a block writes.
+        line_cells: that a line has in shared memory, those past an end included.
+        count: of blocks.
+        shared_bytes: of a block.
+    """
+
+    own: Expr
+    line_cells: Expr
+    count: Expr
+    shared_bytes: Expr
+
+
+@lru_cache(512)
+def _parts(spec: StencilSpec, config: ResidentConfig) -> _Parts:
     image = image_of(spec)
-    return prod(extents[axis] + around for axis, around in zip(image.axes, _around(reach_of(image)), strict=True))
+    reach, length = reach_of(image), size(image.axes[config.along])
+    others = [axis for axis in _others(image, config) if axis >= 0]
+    lines: Expr = ONE
+    for axis in others:
+        lines = lines * size(image.axes[axis])
+    tables = others[:-1] if config.cells_across else others
+    table: Expr = constant(0)
+    for axis in tables:
+        table = table + size(image.axes[axis]) * (reach.before[axis] + 1 + reach.after[axis])
+    kept = lines + int(any("constant" in image.ends[axis] for axis in tables))
+    of_place = (kept * 2 * image.accumulator.size).called("bytes_across")
+    table = table * _OFFSET_BYTES
+    past = _used(image, config)
+    used, more = config.steps * past + sum(_more(image, config)), past + config.unroll + 1  # to an odd number
+    own = length
+    if config.steps:
+        most = constant(_SHARED_BYTES[config.blocks_per_sm]).at_least(table) - table
+        most = ((most // of_place.at_least(1)).at_least(used + more + 1) - (used + more)).called("most_own")
+        at_once = (size("multiprocessors") * config.blocks_per_sm).ceil_div(images_of(spec).at_least(1))
+        waves = length.ceil_div(most * at_once).at_least(1)
+        own = length.ceil_div(waves * at_once).at_least(_LEAST_OWN).called("own")
+    loaded = own + used
+    if image.boundaries[config.along] != "wrap":
+        loaded = loaded.at_most(length)
+    line_cells = ((loaded + more) // 2 * 2 + 1).called("line_cells")
+    return _Parts(
+        own=own,
+        line_cells=line_cells,
+        count=length.ceil_div(own.at_least(1)) * lines.at_most(1),
+        shared_bytes=line_cells * of_place + table,
+    )
 
 
-def _around(reach: Sides) -> tuple[int, ...]:
-    return tuple(before + after for before, after in zip(reach.before, reach.after, strict=True))
+@lru_cache(512)
+def _loads(image: StencilSpec, config: ResidentConfig) -> tuple[int, int]:
+    """Loads of a thread for its cells, those from tables among them, and what it takes to find the lines of these."""
+    along, reach, (outer, inner) = config.along, reach_of(image), _others(image, config)
+    columns, _ = _columns(image, inner, config.cells_across)
+    places, lines = set(), set()
+    for number, (offset, _) in enumerate(image.taps):
+        read = columns[number] if config.cells_across else (offset[inner] if inner >= 0 else 0,)
+        for column in read:
+            line = (offset[outer] if outer >= 0 else 0, column)
+            lines.add(line)
+            places |= {(*line, offset[along] + cell) for cell in range(config.unroll)}
+    looked_up = [outer] if config.cells_across else [outer, inner]
+    tables = sum(reach.before[axis] + 1 + reach.after[axis] for axis in looked_up if axis >= 0)
+    return len(places) + tables, 2 * len(lines)
 
 
-def _bytes_of_place(spec: StencilSpec) -> int:
-    """A number before and after a step, and the source."""
-    return 2 * spec.accumulator.size + _SOURCE_BYTES
+def _lines_computed(spec: StencilSpec, config: ResidentConfig, extents: Extents) -> int:
+    """Lines that are not frozen."""
+    image, count = image_of(spec), 1
+    rim = rim_of(image)
+    for axis in _others(image, config):
+        if axis >= 0:
+            count *= max(extents[image.axes[axis]] - rim.before[axis] - rim.after[axis], 0)
+    return count
+
+
+def _used(image: StencilSpec, config: ResidentConfig) -> int:
+    """Cells of a line that a step uses up."""
+    reach = reach_of(image)
+    return reach.before[config.along] + reach.after[config.along]
+
+
+def _others(image: StencilSpec, config: ResidentConfig) -> tuple[int, int]:
+    """The other axes, the slower one first; -1 for one that there is not."""
+    others = [axis for axis in range(len(image.axes)) if axis != config.along]
+    return (others[0], others[1]) if len(others) == 2 else (-1, others[0] if others else -1)
+
+
+def _columns(image: StencilSpec, inner: int, count: int) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
+    """Of each weight, where its cell lies for each of so many along an axis, -1 outside; which of them are frozen."""
+    if not count:
+        return (), ()
+    boundary, cells = image.boundaries[inner], np.arange(count)
+    inside = tuple(
+        tuple(int(place) for place in np.maximum(places_inside(cells + offset[inner], count, boundary), -1))
+        for offset, _ in image.taps
+    )
+    rim = rim_of(image)
+    frozen = [not rim.before[inner] <= cell < count - rim.after[inner] for cell in range(count)]
+    return inside, tuple("true" if one else "false" for one in frozen) if any(frozen) else ()
+
+
+def _more(image: StencilSpec, config: ResidentConfig) -> tuple[int, int]:
+    """Cells before and after those that steps use up: where ends are mirrors, what weights reach past the other end."""
+    reach, ends = reach_of(image), image.ends[config.along]
+    before, after = reach.before[config.along], reach.after[config.along]
+    if not {"reflect", "mirror"}.intersection(ends):
+        return 0, 0
+    return max(after - before, 0), max(before - after, 0)
