@@ -23,6 +23,7 @@ from gen.families.config import Config, choice, tunable
 from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
+    COPY_THREADS,
     StencilAlgorithm,
     blocks_of_images,
     image_of,
@@ -130,13 +131,17 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         """Several parts, the last of them short; arrays of a block's threads, and such as weights reach far beyond."""
         axes, along = len(spec.axes), config.along + len(spec.axes) - len(image_of(spec).axes)
         own = _LEAST_OWN
-        lengths = edge_extents(own) if config.steps else (config.threads_per_block + 1, 5, 1, 2 * config.unroll + 1)
+        lengths = (
+            (*edge_extents(own), COPY_THREADS + 1)
+            if config.steps
+            else (config.threads_per_block + 1, 5, 1, 2 * config.unroll + 1)
+        )
         for place, length in enumerate(lengths):
             shape = [(2, 3, 5)[(axis + place) % 3] for axis in range(axes)]
             shape[along] = length
             if config.cells_across:
                 shape[_others(image_of(spec), config)[1] - len(image_of(spec).axes)] = config.cells_across
-            steps = (config.steps + 1, config.steps, 2 * config.steps, 3)[place] if config.steps else place + 1
+            steps = (config.steps + 1, config.steps, 2 * config.steps, 3, 0)[place] if config.steps else place + 1
             yield extents_of(spec, shape, steps, gap=place, out_gap=place % 3)
 
     def inputs(self, spec: StencilSpec, config: ResidentConfig) -> Mapping[str, object]:
