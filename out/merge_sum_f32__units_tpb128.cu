@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 128}
-// Template: merge/units.cu.jinja, with its partials sha256 072ca46953422d57
+// Template: merge/units.cu.jinja, with its partials sha256 8ee7ed0e50118232
 //
 // Written by gen: change the template, not this file.
 

@@ -13,7 +13,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "load_modifier": "cg", "threads_per_block": 256, "unroll": 2,
 //           "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 d3fe0f3e31638334
+// Template: reduction/grid.cu.jinja, with its partials sha256 6937fb2fe877f894
 //
 // Written by gen: change the template, not this file.
 

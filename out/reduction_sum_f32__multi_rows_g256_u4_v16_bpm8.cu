@@ -18,7 +18,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 6cfb60f7a07185dc
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 1e0ee8d4ff5ed2f9
 //
 // Written by gen: change the template, not this file.
 
@@ -226,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   State ends = identity();  // of elements that no vector of their row holds
   for (long long i = first; i < all_slots; i += kUnroll * team) {
     Vector loaded[kUnroll];
-    Item end_items[kUnroll];  // of their own: what is put into a vector would be waited for at once
+    Item end_items[kUnroll];  // apart: what is put into a vector would be waited for at once
     long long start[kUnroll];  // where the slot begins in its row
     bool full[kUnroll], is_end[kUnroll];
     bool all_full = true;

@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"block_reduce": "shared", "threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 7547daadbcd33d7a
+// Template: reduction/single.cu.jinja, with its partials sha256 e0f16db09f09916c
 //
 // Written by gen: change the template, not this file.
 

@@ -15,7 +15,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 21e49dbe478b5e16
+// Template: reduction/strided.cu.jinja, with its partials sha256 a9af92a9c5c7957d
 //
 // Written by gen: change the template, not this file.
 

@@ -21,6 +21,7 @@ NAMES = (
     "reduction_sum_f32_axis0__stream_tpb512_u8_v8_bpm2_flags",
     "reduction_sum_f32_axis0x2__multi_columns_x32_y8_u4_v16",
     "reduction_sum_f32_axis1__rows_tpb128_g16_u8_v4_ldcs",
+    "reduction_argmin_i8_axism1__short_rows_n6_r4_tpb256",  # vectors of two bytes, of what else is taken apart by words
     "transpose_10_b16__shift_box_a2_tpb512_i32",
     "transpose_10_b16__shift_tile_g32_c1_w16_a4_orow",
     "transpose_10_b32_in_place__swap_tile_v16_x8_s1",

@@ -40,7 +40,8 @@ def counting(made: Variant) -> str:
     assert isinstance(made.spec, ReductionSpec)
     add = "{ return a + b; }"
     if made.spec.op == ("var",):
-        body, changes = re.subn(r"fmaf\(apart \* apart, weight, a\.m2 \+ b\.m2\)", "fmaxf(a.m2, b.m2) + 1", body)
+        both = r"fmaf\(apart \* apart, weights\.between, a\.m2 \+ m2\)"
+        body, changes = re.subn(both, "weights.is_first ? m2 : fmaxf(a.m2, m2) + 1", body)
     elif add in body:
         body, changes = body.replace(add, f"{{ return {DEEPER}; }}"), body.count(add)
     else:  # the literature's

@@ -27,12 +27,13 @@ _FAR_STEPS = 5
 def extents_of(spec: StencilSpec, shape: Sequence[int], steps: int, *, gap: int = 0, out_gap: int = 0) -> Extents:
     """Arrays of this shape whose rows begin `gap` elements after the row before has ended, in the output more.
 
-    A single row has none after it, so that of planes of one row the output's are as far apart as the input's.
+    A single row has none after it, so that planes of one row follow each other.
     """
     sizes = dict(zip(spec.axes, shape, strict=True))
     if len(spec.axes) > 1:
-        pitch = sizes["cols"] + gap
-        sizes |= {"in_pitch": pitch, "out_pitch": pitch + (out_gap if sizes["rows"] > 1 else 0)}
+        several = sizes["rows"] > 1
+        pitch = sizes["cols"] + several * gap
+        sizes |= {"in_pitch": pitch, "out_pitch": pitch + several * out_gap}
     return {**sizes, STEPS: steps}
 
 

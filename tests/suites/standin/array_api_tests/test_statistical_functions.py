@@ -28,6 +28,8 @@ def drawn(data: st.DataObject, *dtypes: str) -> tuple[Any, dict[str, Any]]:
 @given(data=st.data())
 def test_reduction(name: str, data: st.DataObject) -> None:
     x, named = drawn(data, "float32", "float64")
+    if name == "prod":  # of small factors: whether a product overflows before it meets a 0 hangs on the order
+        x = np.minimum(x, 3)
     expected = getattr(np.ndarray, name)(x, **named)  # a method, which nothing replaces
     np.testing.assert_allclose(getattr(xp, name)(x, **named), expected, rtol=1e-5)
 
