@@ -27,11 +27,13 @@ INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.
 REGISTER = re.compile(r"\bR(\d+)\b")
 WAIT = re.compile(r"\bDEPBAR\.LE\s+SB0,\s*0x(\w+)")
 NO_RESULT = ("ST", "RED", "BAR", "BRA")  # their operands are all read
-# Whose elements a thread loads one after the other, by the rules of the language or as NVRTC 13.0 decides.
+# Whose elements a thread loads from global memory one after the other, by the rules of the language or as NVRTC 13.0
+# decides, or in loops that no parameter unrolls.
 ONE_BY_ONE = {
     "offset": "its arrays may overlap, so that each load waits for the store before it",
     "records": "its arrays may overlap, so that each load waits for the store before it",
     "naive stencil": "each row's neighbours are asked for at once already; its rows share what they read",
+    "resident": "its unrolled cells come from shared memory, which a loop over lines has filled before",
     "tiled stencil": "the cells of a tile come in a loop whose length is that of no unrolled one",
 }
 
