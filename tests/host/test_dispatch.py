@@ -40,15 +40,21 @@ def test_untuned_stencils_stream_and_fuse_steps(boundary: Boundary, dtype: str) 
     assert one.covering(many, extents(4096, 4096, 100)) is many
 
 
-def test_the_next_expected_variant_takes_what_the_first_does_not_without_a_warning(
+def test_sizes_that_an_expected_variant_does_not_take_get_one_that_does_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = chooser(gen.stencil(gen.star(2, 2), boundary="mirror"))
-    tiny = extents(2, 1 << 19, 100)
+    large, tiny = extents(4096, 4096, 100), extents(2, 1 << 19, 100)
     with caplog.at_level(logging.WARNING):
-        taken = one.covering(one.choose(tiny), tiny)
-    assert taken.variant.algorithm.name == "stacked"
+        many = one.choose(large)
+        base, taken = one.covering(many, tiny), one.choose(tiny)
+    assert "mirrored" in str(
+        many.variant.algorithm.unsupported_extents(many.variant.spec, many.variant.config, tiny, H100)
+    )
+    assert base.variant.algorithm.name == "naive"
+    assert many.variant.name in base.why
     assert "nothing is tuned" in taken.why
+    assert one.covering(taken, tiny) is taken
     assert not caplog.records
 
 

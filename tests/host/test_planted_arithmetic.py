@@ -55,7 +55,7 @@ def with_faults(made: Variant) -> str:
     if made.family.name == "stencil":
         weight = made.spec.taps[0][1]  # type: ignore[attr-defined]
         body, terms = re.subn(r"\bfmaf\(", "term(", body)
-        body, loops = re.subn(r"for \(int (\w+) = 0; \1 < (kWide|kColumns); \+\+\1\) \{", BACKWARDS, body)
+        body, loops = re.subn(r"for \(int (\w+) = 0; \1 < (kWide|kColumns|kTaps); \+\+\1\) \{", BACKWARDS, body)
         assert min(terms, loops) > 0, made.name
         return f"{head}{mark}\n{CHOSEN}constexpr float kPlanted = {weight!r}f;{TERM}{body.lstrip('/')}"
     add = "{ return a + b; }"

@@ -134,7 +134,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         lengths = (
             (*edge_extents(own), COPY_THREADS + 1)
             if config.steps
-            else (config.threads_per_block + 1, 5, 1, 2 * config.unroll + 1)
+            else (5, config.threads_per_block + 1, 1, 2 * config.unroll + 1)
         )
         for place, length in enumerate(lengths):
             shape = [(2, 3, 5)[(axis + place) % 3] for axis in range(axes)]
