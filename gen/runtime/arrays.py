@@ -286,9 +286,12 @@ def _other(name: str, value: Any) -> Given:
     if interface is None and by_dlpack:
         return _by_dlpack(name, value)
     if interface is None:
+        next_step = "Pass numpy.asarray(value), or an array on the GPU"
+        if hasattr(value, "gather"):  # of several devices, of which NumPy would make an object
+            next_step = "Pass value.gather(), or load the kernel with devices="
         raise ArgumentError(
             name, "must be a NumPy array or have __cuda_array_interface__ or __dlpack__", f"{type(value).__module__}."
-            f"{type(value).__qualname__}", next_step="Pass numpy.asarray(value), or an array on the GPU",
+            f"{type(value).__qualname__}", next_step=next_step,
         )  # fmt: skip
     try:
         return _parse(name, interface, value)

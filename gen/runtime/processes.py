@@ -273,6 +273,10 @@ def join(
     meeting = _at(group, rank, size) if isinstance(group, str) else _taken(group)
     if not isinstance(group, str) and (rank, size) != (None, None):
         raise ArgumentError("rank and size", "must come with an address alone", next_step="The group says them")
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not 0 < seconds <= threading.TIMEOUT_MAX:
+        rule = "must be a number of seconds above 0, in which all come"
+        raise ArgumentError("seconds", rule, repr(seconds), next_step=f"Leave it out: it is {SECONDS:.0f} then")
     if meeting.size == 1:
         return Processes(0, {})
     limit = time.monotonic() + seconds
@@ -290,12 +294,20 @@ def join(
 
 def _at(address: str, rank: int | None, size: int | None) -> Meeting:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port[:6]) > _LAST_PORT:
+    if not _may_name_a_host(host) or not port.isdecimal() or int(port[:6]) > _LAST_PORT:
         raise ArgumentError("group", "must be HOST:PORT, where the first process listens", repr(address))
     right = type(rank) is int and type(size) is int and 0 <= rank < size
     if not right or rank is None or size is None:
         raise ArgumentError("rank and size", "must be numbers, 0 <= rank < size, with an address", (rank, size))
     return Meeting(rank, size, None, (host.strip("[]"), int(port)))
+
+
+def _may_name_a_host(text: str) -> bool:
+    """Whether the system can be asked for it."""
+    try:
+        return bool(text.encode("idna")) and "\0" not in text
+    except UnicodeError:  # of a part that is empty or too long
+        return False
 
 
 def _taken(group: Any) -> Meeting:
@@ -346,10 +358,11 @@ def _own_host() -> str:
 def _first(meeting: Meeting, limit: float, links: dict[int, socket.socket]) -> None:
     """Has the others come, notes their connections, and tells them of each other."""
     try:
-        listener = socket.create_server(meeting.address)
+        listener = _listener(meeting.address)
     except OSError as error:
         where = ":".join(map(str, meeting.address))
-        raise ProcessError("Process 0", f"must be able to listen at {where}", error) from error
+        next_step = "Name an address of the machine of process 0, with a port that is free"
+        raise ProcessError("Process 0", f"must be able to listen at {where}", error, next_step=next_step) from error
     with listener:
         if meeting.tell is not None:
             meeting.tell(f"{meeting.address[0]}:{listener.getsockname()[1]}")
@@ -388,7 +401,7 @@ def _other(meeting: Meeting, limit: float, links: dict[int, socket.socket]) -> N
         port = int(text)
     first = links[0] = _connected((host, port), limit)
     own = first.getsockname()[0]
-    with socket.create_server((own, 0)) as listener:
+    with _listener((own, 0)) as listener:
         said = {"rank": meeting.rank, "size": meeting.size, "gen": exact_version()}
         _say(first, {**said, "place": [own, listener.getsockname()[1]]})
         first.settimeout(max(limit - time.monotonic(), 0.1))
@@ -406,6 +419,11 @@ def _other(meeting: Meeting, limit: float, links: dict[int, socket.socket]) -> N
             links[accepted[1]["rank"]] = accepted[0]
 
 
+def _listener(address: tuple[str, int]) -> socket.socket:
+    """What listens at an address, of either version of IP."""
+    return socket.create_server(address, family=socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+
+
 def _connected(address: tuple[str, int], limit: float) -> socket.socket:
     """A connection to where somebody listens, now or soon."""
     while True:
@@ -417,7 +435,8 @@ def _connected(address: tuple[str, int], limit: float) -> socket.socket:
         except OSError as error:
             if time.monotonic() > limit:
                 where = ":".join(map(str, address))
-                raise ProcessError("Another process", f"must listen at {where}", error) from error
+                next_step = "Start all of them within the seconds that gen.join waits, with the address of process 0"
+                raise ProcessError("Another process", f"must listen at {where}", error, next_step=next_step) from error
             time.sleep(0.05)
 
 

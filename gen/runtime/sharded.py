@@ -18,7 +18,7 @@ import numpy as np
 from gen.dtypes import DType
 from gen.errors import ArgumentError, GenError, RunError, ShapeError
 from gen.families.base import Array
-from gen.families.extents import dense_strides
+from gen.families.extents import beyond_memory, dense_strides
 from gen.families.stencil.split import Box, Cuts, boxes_of, cuts_of, even_cuts, extents_of_box
 from gen.gpu.device import LEGACY_STREAM, Graph, Memory, Peer, Rows, Stream
 from gen.runtime.arrays import DeviceArray, Given, Kind, Shape, read, stream_of
@@ -402,7 +402,10 @@ class Scattering:
         if elements is None:
             next_step = "Leave it out: it is the spec's then"
             raise ShapeError("dtype", "must be a type of NumPy's, of numbers", repr(dtype), next_step=next_step)
-        return ShardedArray(self.ranks, self._cuts(tuple(map(int, numbers)), extents), elements)
+        whole = tuple(map(int, numbers))
+        if beyond_memory(whole, elements.itemsize):
+            raise ShapeError("shape", "must be of less than 2^63 bytes", whole, next_step="Take it in parts")
+        return ShardedArray(self.ranks, self._cuts(whole, extents), elements)
 
     def scatter(self, array: Any, extents: Sequence[Sequence[int]] | None = None) -> ShardedArray:
         """A copy of an array on the devices; returns when it is there.
@@ -481,7 +484,9 @@ class Scattering:
             rule = "must be a sharded array"
             raise ArgumentError(name, rule, type(array).__name__, next_step="kernel.scatter(array) makes one")
         if array.ranks != self.ranks:
-            found, wanted = (", ".join(one.device.name for one in ranks) for ranks in (array.ranks, self.ranks))
+            found, wanted = (", ".join(_named(one.device) for one in ranks) for ranks in (array.ranks, self.ranks))
+            if found == wanted:  # of another machine, or opened a second time
+                found = "others of these names"
             rule = f"must lie on the devices of the kernel, in their order: {wanted}"
             raise ArgumentError(name, rule, found, next_step="Gather it, and scatter it by this kernel")
         self._check_axes(name, array.shape)
@@ -543,6 +548,11 @@ def _ranks_of(devices: Sequence[Peer], processes: Processes | None) -> tuple[Ran
     return tuple(found)
 
 
+def _named(device: Peer) -> str:
+    """A device by its number and name; a simulated one has a name of its own."""
+    return device.name if device.index < 0 else f"device {device.index}, {device.name}"
+
+
 def items_of(value: Any) -> tuple[Any, ...] | None:
     """What a sequence holds; None if it is none, which the caller refuses."""
     try:
@@ -571,6 +581,6 @@ def check_distinct(devices: Sequence[Peer], *, shared: bool) -> None:
     for one, other in combinations(devices, 2):
         if (one is other or one.index == other.index >= 0) and not shared:
             next_step = "Name each once, or say shared=True: then several ranks share it, which is slower"
-            raise ArgumentError("devices", "must not name a device twice", one.name, next_step=next_step)
+            raise ArgumentError("devices", "must not name a device twice", _named(one), next_step=next_step)
         if not one.can_exchange(other):
             raise ArgumentError("devices", "must all be GPUs, or devices of one machine", f"{one.name}, {other.name}")

@@ -468,7 +468,8 @@ class ShardedKernel(Scattering):
     def _check_arrays(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
         """Raises GenError unless all are split alike, and nothing is written that is read."""
         names = (*self.inputs, *self.outputs)
-        given = [(name, one) for name, one in zip(names, (*inputs, *outs), strict=True) if one is not None]
+        arrays = enumerate(zip(names, (*inputs, *outs), strict=True))
+        given = [(name, one) for place, (name, one) in arrays if place < len(inputs) or one is not None]
         for place, (name, one) in enumerate(given):
             self.check_array(name, one)
             if one.cuts != inputs[0].cuts:

@@ -24,7 +24,8 @@ from secrets import randbelow
 
 import numpy as np
 
-from gen.errors import DeviceError, RunError
+from gen.dtypes import python_int
+from gen.errors import ArgumentError, DeviceError, RunError
 from gen.families.base import Array, Extents, Kernel, Layout, Runner, Variant
 from gen.families.plans import Step
 from gen.gpu.device import LEGACY_STREAM, Mark, Peer, Rows
@@ -149,8 +150,11 @@ class Machine:
             seed: of the order; drawn if None.
             cache: the folder where built code is kept; where commands keep it if None.
             runner: what executes kernels; the CPU run if None.
+
+        Raises:
+            ArgumentError: the seed is no whole number.
         """
-        self.seed = randbelow(_SEEDS) if seed is None else seed
+        self.seed = randbelow(_SEEDS) if seed is None else _whole("seed", seed)
         self._cache = cache_home(output_home()) if cache is None else cache
         self._runner = runner
         self._random = Random(self.seed)
@@ -164,7 +168,12 @@ class Machine:
         self._capture: _Capture | None = None
 
     def devices(self, count: int, *, peer_access: bool = True) -> list[SimulatedDevice]:
-        """New devices of this machine; without `peer_access` they have no way to each other but the host's memory."""
+        """New devices of this machine; without `peer_access` they have no way to each other but the host's memory.
+
+        Raises ArgumentError unless `count` is a number of devices.
+        """
+        if _whole("count", count) < 1:
+            raise ArgumentError("count", "must be a number of devices, 1 or more", count)
         return [SimulatedDevice(self, self._cache, self._runner, peer_access=peer_access) for _ in range(count)]
 
     def __repr__(self) -> str:
@@ -558,6 +567,14 @@ class SimulatedPrepared(CpuPrepared):
             for rows in self._device.apart(whole)
         ]
         self._device.launch(lambda: run(now, values, stream), accesses, stream)
+
+
+def _whole(name: str, number: object) -> int:
+    """A whole number. Raises ArgumentError if it is none."""
+    found = python_int(number)
+    if type(found) is not int:
+        raise ArgumentError(name, "must be a whole number", repr(number))
+    return found
 
 
 def _join(clock: Clock, other: Clock) -> None:

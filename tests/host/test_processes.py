@@ -615,13 +615,33 @@ def test_a_connection_to_itself_is_none(monkeypatch: pytest.MonkeyPatch) -> None
         ({"group": 3}, "must be an address, or a group of torch.distributed or mpi4py"),
         ({"group": "here"}, "must be HOST:PORT"),
         ({"group": "here:65536", "rank": 0, "size": 2}, "must be HOST:PORT"),
+        *(
+            ({"group": f"{host}:80", "rank": 0, "size": 2}, "must be HOST:PORT")
+            for host in ("", "a" * 70, "\u00e4" * 70, "a..b", "h\0st")
+        ),
         ({"group": "here:80", "rank": 2, "size": 2}, "0 <= rank < size"),
         ({"group": "here:80"}, "0 <= rank < size"),
+        *(
+            ({"group": "here:80", "rank": 0, "size": 1, "seconds": odd}, "seconds must be a number of seconds above 0")
+            for odd in ("5", None, [1], True, 0, -1, float("nan"), float("inf"))
+        ),
     ],
 )
 def test_what_is_no_group_is_said(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ArgumentError, match=said):
         gen.join(**arguments)
+
+
+@pytest.mark.parametrize(("group", "family"), [("[::1]:80", socket.AF_INET6), ("127.0.0.1:80", socket.AF_INET)])
+def test_the_first_process_listens_by_the_version_of_its_address(
+    group: str, family: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listens(address: tuple[str, int], **options: Any) -> None:
+        raise OSError(f"{address} {int(options['family'])}")
+
+    monkeypatch.setattr(socket, "create_server", listens)
+    with pytest.raises(ProcessError, match=rf"\('.*', 80\) {family}\)"):
+        gen.join(group, rank=0, size=2)
 
 
 @pytest.mark.parametrize("library", ["torch", "jax", "mpi"])

@@ -303,6 +303,9 @@ def test_what_is_wrong_with_devices_is_said(machine: Machine) -> None:
         (lambda heat, _, cells: heat.scatter(cells, (3, 3, 3)), "extents must be, for each axis"),
         (lambda heat, _, cells: heat.scatter(cells, (None, (5,))), "extents must be, for each axis"),
         (lambda heat, _, __: heat.empty(None), r"shape must be 2 whole numbers, .* \(got None\)"),
+        (lambda heat, _, __: heat.empty((2**70, 5)), r"shape must be of less than 2\^63 bytes .* Take it in parts"),
+        (lambda heat, _, __: heat(None), r"in must be a sharded array \(got NoneType\)"),
+        (lambda heat, _, cells: gen.sum(heat.scatter(cells)), r"x must be a NumPy array .* Pass value.gather\(\), or"),
         (lambda heat, _, __: heat.empty((6, 5), dtype="zz"), r"dtype must be a type of NumPy's, .* \(got 'zz'\)"),
         (lambda heat, _, __: heat.empty((6, 5), dtype=object), "dtype must be a type of NumPy's"),
         (lambda _, load, __: load(HEAT, grid=3), r"grid must be positive numbers .* \(got 3\). Leave it out"),
@@ -336,6 +339,9 @@ def test_what_is_wrong_with_arrays_is_said(machine: Machine) -> None:
         call(cells)
     with pytest.raises(ArgumentError, match="in must lie on the devices of the kernel, in their order"):
         turned(array)
+    others = gen.load(HEAT, devices=Machine(seed=0, runner=OracleRunner()).devices(3))
+    with pytest.raises(ArgumentError, match=r"in their order: .* \(got others of these names\). Gather it"):
+        others(array)
     with pytest.raises(ArgumentError, match="out must not be the array that in is"):
         kernel(array, out=array)
     with pytest.raises(ShapeError, match="out must be split as in is"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gen
-from gen.errors import DeviceError, RunError
+from gen.errors import ArgumentError, DeviceError, RunError
 from gen.families.stencil import Stencil
 from gen.families.stencil.oracle import expected
 from gen.gpu.device import LEGACY_STREAM, Peer, Rows
@@ -63,6 +63,13 @@ def test_a_seed_is_drawn_where_none_is_given_and_reported() -> None:
     one, other = Machine(), Machine()
     assert one.seed != other.seed
     assert repr(one) == f"Machine(seed={one.seed})"
+    assert Machine(seed=np.int64(3)).seed == 3
+    for odd in ([1], 1.5, "a", True):
+        with pytest.raises(ArgumentError, match="^seed must be a whole number"):
+            Machine(seed=odd)  # type: ignore[arg-type]
+    for count in (0, -1, 2.5, None):
+        with pytest.raises(ArgumentError, match="^count must be a (whole number|number of devices, 1 or more)"):
+            one.devices(count)  # type: ignore[arg-type]
 
 
 def test_work_waits_until_somebody_synchronizes() -> None:
