@@ -137,7 +137,7 @@ class Signature:
                     rule = f"must be where {self.inputs[0].name} is: NumPy arrays and arrays on a GPU do not mix"
                     raise ArgumentError(others, rule, given[others].kind.value)
                 continue
-            if 0 not in one.shape:
+            if 0 not in one.shape or one.device is not None:  # of what is empty, results need not be
                 found = device.device_of(one.address) if one.device is None else one.device
                 if found != device.index:
                     where = "no memory of a GPU" if found is None else f"device {found}"

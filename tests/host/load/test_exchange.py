@@ -118,6 +118,7 @@ def test_a_copy_is_a_copy_and_no_other_device_is_reached(computing: FakeDevice) 
 WRONG: list[tuple[Any, type[GenError], str]] = [
     (Exchanged(arange(8), CPU), ArgumentError, "in must be a NumPy array or lie on a GPU .*GEN_DEVICE=cpu"),
     (Exchanged(arange(8), (dlpack.CUDA, 1)), ArgumentError, r"in must be on device 0, Fake GPU \(got device 1"),
+    (Exchanged(arange(0), (dlpack.CUDA, 1)), ArgumentError, r"in must be on device 0, Fake GPU \(got device 1"),
     (Exchanged(arange(8), (10, 0)), ArgumentError, r"in must be a NumPy array or lie on a GPU of NVIDIA .*\(10, 0\)"),
     (Exchanged(arange(8).astype(np.float64)), ShapeError, r"in must hold f32 elements \(got f64\)"),
     (Exchanged(arange(8).astype(">f4")), ArgumentError, r"in.__dlpack__ cannot be read .*no name for >f4"),
