@@ -187,7 +187,7 @@ def _python() -> Any:
 
 def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
     name = _NAMED.get((code, bits)) or (f"{_KINDS[code]}{bits}" if code in _KINDS else None)
-    if lanes != 1 or name is None:
+    if lanes != 1 or name is None or bits % 8:  # several in a byte, where NumPy's int4 takes one
         raise ValueError(f"elements of DLPack's type {code} with {bits} bits and {lanes} lanes")
     return named_dtype(name)
 

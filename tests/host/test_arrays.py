@@ -69,6 +69,7 @@ class Offered:
         (lambda made: made.tensor.shape.__setitem__(0, 1 << 62), "must describe memory of the host"),
         (lambda made: setattr(made.tensor, "data", None), "must describe memory of the host"),
         (lambda made: setattr(made.tensor, "lanes", 4), "4 lanes"),
+        (lambda made: (setattr(made.tensor, "code", 0), setattr(made.tensor, "bits", 4)), "type 0 with 4 bits"),
     ],
 )
 def test_capsules_that_cannot_be_are_refused(change: Callable[[Any], object], says: str) -> None:
