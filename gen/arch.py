@@ -65,7 +65,7 @@ class Architecture:
     @classmethod
     def parse(cls, name: str) -> Architecture:
         """Reads `sm_90a`. Raises UnknownNameError for anything else than a compute capability from 5.0 on."""
-        found = re.fullmatch(r"sm_([1-9][0-9]?)([0-9])([af]?)", name, re.ASCII)
+        found = re.fullmatch(r"sm_([1-9][0-9]?)([0-9])([af]?)", name, re.ASCII) if isinstance(name, str) else None
         if found is not None:
             made = cls((int(found[1]), int(found[2])), found[3])
             if made.exists:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from math import prod as _product
+from numbers import Real
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -141,7 +142,7 @@ def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2, out: Any = None,
                 stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The Euclidean norm over axes. Arguments and errors are those of `sum`; `ord` must be 2."""
-    if ord != 2:
+    if not isinstance(ord, Real) or ord != 2:
         raise ArgumentError("ord", "must be 2, the Euclidean norm", repr(ord))
     return _reduced("norm", x, axis, keepdims, out, stream, device)
 
@@ -207,13 +208,13 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: Modes = "refle
     try:
         kernel = _kernels["correlate", type(input), input.dtype, input.ndim, *content, mode, cval, origin, axes,
                           device, type(device)]  # fmt: skip
-    except (KeyError, AttributeError, TypeError):
+    except (KeyError, AttributeError, TypeError, ValueError):
         kernel = None  # what cannot be done then is said without this error
     if kernel is None:
         given = read("input", input)
         kernel = _correlation(
-            given.dtype, len(given.shape), *content, _hashable("mode", mode), cval, _hashable("origin", origin),
-            _hashable("axes", axes), _hashable("device", device),
+            given.dtype, len(given.shape), *content, _hashable("mode", mode), _hashable("cval", cval),
+            _hashable("origin", origin), _hashable("axes", axes), _hashable("device", device),
         )  # fmt: skip
         _keep(kernel, "correlate", input, *content, mode, cval, origin, axes, device, type(device))
     return kernel(input, out=output, stream=stream)
@@ -245,8 +246,8 @@ def _reduced(op: str, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any, 
              ddof: int = 0) -> Any:  # fmt: skip
     try:  # types too: 1, 1.0 and True are the same key
         kernel = _kernels[op, type(x), x.dtype, x.ndim, axis, type(axis), keepdims, dtype, ddof, device, type(device)]
-    except (KeyError, AttributeError, TypeError):  # not found yet, or it says less of itself, or cannot be looked up
-        kernel = None
+    except (KeyError, AttributeError, TypeError, ValueError):
+        kernel = None  # not found yet, or it says less of itself, or cannot be looked up
     if kernel is None:
         given = read("x", x)
         named = _hashable("axis", axis)
@@ -264,7 +265,7 @@ def _permuted(
     """An array whose axes have another order, which a function tells from what is named and how many there are."""
     try:
         kernel = _kernels[order_of, type(x), x.dtype, x.ndim, axes, device, type(device)]
-    except (KeyError, AttributeError, TypeError):
+    except (KeyError, AttributeError, TypeError, ValueError):
         kernel = None
     if kernel is None:
         if isinstance(axes, list):
@@ -278,7 +279,9 @@ def _permuted(
 
 
 def _order(axes: Any, ndim: int) -> tuple[Any, ...]:
-    found = tuple(map(python_int, axes)) if isinstance(axes, tuple | range | np.ndarray) else ()
+    if isinstance(axes, range | np.ndarray):
+        axes = _hashable("axes", axes)
+    found = tuple(map(python_int, axes)) if isinstance(axes, tuple) else ()
     if len(found) != ndim or ndim == 0:
         raise ShapeError("axes", f"must name each of the {ndim} axes of x once, and there must be one", repr(axes))
     return found
@@ -299,7 +302,7 @@ def _keep(kernel: Kernel, function: Hashable, x: Any, *arguments: Any) -> None:
     try:
         key = (function, type(x), x.dtype, x.ndim, *arguments)
         hash(key)
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, ValueError):
         return
     if len(_kernels) >= MOST_KERNELS:
         _kernels.clear()
@@ -466,11 +469,13 @@ def _one_an_axis(name: str, given: Any, axes: int) -> Sequence[Any]:
 
 def _hashable(name: str, given: Any) -> Any:
     """A tuple of what is several; anything else as it is. Raises ArgumentError for what no cache can find again."""
-    if isinstance(given, list | range) or (isinstance(given, np.ndarray) and given.ndim):
+    if isinstance(given, np.ndarray) and not given.ndim:
+        given = given[()]
+    elif isinstance(given, list | range | np.ndarray):
         given = tuple(given)
     try:
         hash(given)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # ValueError of a time without a unit
         raise ArgumentError(name, "must be one value for all axes, or a tuple", repr(given)) from error
     return given
 

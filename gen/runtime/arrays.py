@@ -237,7 +237,7 @@ def _jax(name: str, array: Any) -> Given:
 def _by_dlpack(name: str, array: Any, stream: int | None = LEGACY_STREAM) -> Given:
     try:
         found = dlpack.describe(array, stream)
-    except (LookupError, TypeError, ValueError, AttributeError, BufferError, RuntimeError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, BufferError, RuntimeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArgumentError(f"{name}.__dlpack__", "cannot be read", reason) from error
     (kind, number), writable = found.device, not found.read_only

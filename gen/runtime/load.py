@@ -255,7 +255,7 @@ def chooser_for(family: Family[Any], spec: Spec, home: Path, arch: str | None = 
     winners, found = winners_of(home), gpus.find_gpu() if arch is None else None
     if found is not None:
         return Chooser(family, spec, winners, found.name, found.limits, found.driver)
-    limits = Limits.of(arch or DEFAULT_ARCH)
+    limits = Limits.of(DEFAULT_ARCH if arch is None else arch)
     known = known_device(limits.arch, {winner.device for winner in winners})
     return Chooser(family, spec, winners, known or f"a GPU of {limits.arch}", limits)
 
@@ -313,7 +313,7 @@ def remember(spec: Spec, *, home: Path | str | None = None) -> str:
 def _folder(home: Path | str | None) -> Path:
     if home is None:
         return output_home()
-    if home == "":  # a variable that is not set: Path("") is the current folder
+    if not isinstance(home, str | Path) or home == "":  # of a variable that is not set: Path("") is the current folder
         raise GenError("home", "must name a folder", repr(home), next_step="None is where commands look")
     folder = Path(home).expanduser().absolute()
     if folder.exists() and not folder.is_dir():

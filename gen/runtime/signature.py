@@ -141,7 +141,8 @@ class Signature:
                 found = device.device_of(one.address) if one.device is None else one.device
                 if found != device.index:
                     where = "no memory of a GPU" if found is None else f"device {found}"
-                    raise ArgumentError(operand.name, f"must be on device {device.index}, {device.name}", where)
+                    rule, next_step = f"must be on device {device.index}, {device.name}", _elsewhere(found, device)
+                    raise ArgumentError(operand.name, rule, where, next_step=next_step)
         return any(host)
 
     def check_overlap(self, given: Mapping[str, Given]) -> None:
@@ -196,6 +197,14 @@ class Signature:
                 if other.dtype == operand.dtype:
                     return layouts[other.name].dtype
         return operand.dtype.numpy
+
+
+def _elsewhere(found: int | None, device: Device) -> str:
+    """What to do with an array that lies on another device, or on none that the driver knows."""
+    if device.index < 0:
+        return "Copy it to the host: the CPU run takes arrays of NumPy"
+    there = "" if found is None else f", or call the kernel of that GPU: gen.load(..., device={found})"
+    return f"Copy it there{there}"
 
 
 def _layout(operand: Operand, given: Given) -> Layout:

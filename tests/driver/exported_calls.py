@@ -201,6 +201,13 @@ def tensors_that_require_gradients_are_refused_as_results() -> None:
     del sys.modules["torch"]
 
 
+class Number:
+    """A whole number of another library."""
+
+    def __index__(self) -> int:
+        return 3
+
+
 def what_is_wrong_is_refused() -> None:
     x, out = Array(1 << 40, (8,)), Array(1 << 45, ())
     refused("in is missing (got a null pointer)", Array(0, (8,)), out=out)
@@ -214,6 +221,18 @@ def what_is_wrong_is_refused() -> None:
     refused("must be a stream of torch or CuPy", x, out=out, stream="own")
     refused("out must be as many arrays as there are outputs", x, out=(out, out))
     refused("in must be an array on a GPU", [1.0], out=out)
+    for odd in ({"data": None}, {"shape": 8}, {"shape": (0.5,)}, {"typestr": "f"}, {"typestr": "<f?"}, {"strides": 4}):
+        refused("in.__cuda_array_interface__ cannot be read (got ", Array(1 << 40, **{"shape": (8,), **odd}), out=out)
+    refused("numbers of more than 64 bits", Array(1 << 40, (8 + (1 << 64),)), out=out)
+    for odd in (8, ("a",), (2.0,), (-1,), (1,) * 9, None, (1 << 63,)):
+        found = error_of(demo.plan, SUM, odd)
+        assert found.startswith("A shape must be at most 8 whole numbers"), (odd, found)
+    assert error_of(demo.plan, SUM, (8,), device=5).startswith("device must be the name of an architecture")
+    assert error_of(demo.plan, SUM, (8,), device="sm_70").startswith("device must be null or one of ")
+    heated = demo.stencil_heat_de794a2b_f32
+    for odd in (-1, True, 0.5, "3", 1 << 31):
+        assert error_of(demo.plan, heated, (8, 8), steps=odd).startswith("steps must be a whole number"), odd
+    assert "heat" in demo.plan(heated, (8, 8), steps=Number())
     shape = (ctypes.c_int64 * 1)(8)
     size = ctypes.c_size_t()
     for function, arguments, words in (

@@ -68,6 +68,7 @@ class Offered:
         (lambda made: made.tensor.shape.__setitem__(0, -3), "negative extents"),
         (lambda made: made.tensor.shape.__setitem__(0, 1 << 62), "must describe memory of the host"),
         (lambda made: setattr(made.tensor, "data", None), "must describe memory of the host"),
+        (lambda _: 1 // 0, "ZeroDivisionError"),
         (lambda made: setattr(made.tensor, "lanes", 4), "4 lanes"),
         (lambda made: (setattr(made.tensor, "code", 0), setattr(made.tensor, "bits", 4)), "type 0 with 4 bits"),
     ],

@@ -232,8 +232,17 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     ("sum", (np.zeros(()),), {"axis": 0}, r"axis must be None or \(\) for an array without axes"),
     ("argmax", (np.zeros((2, 3)),), {"axis": (0, 1)}, "axis must be one axis, or None for all of them together"),
-    ("vector_norm", (np.zeros(3),), {"ord": 1}, "ord must be 2"),
-    *(("permute_dims", (np.zeros(3), odd), {}, "axes must name each of the 1 axes") for odd in (None, 0, {0})),
+    *(("vector_norm", (np.zeros(3),), {"ord": odd}, "ord must be 2") for odd in (1, "2", np.full(2, 2))),
+    *(
+        ("permute_dims", (np.zeros(3), odd), {}, "axes must name each of the 1 axes")
+        for odd in (None, 0, {0}, np.array(0))
+    ),
+    ("permute_dims", (np.zeros(3), np.timedelta64(0)), {}, "axes must name each of the 1 axes"),
+    ("sum", (np.zeros(3),), {"axis": np.timedelta64(0)}, "axis must be one value for all axes, or a tuple"),
+    *(
+        ("correlate", (np.zeros(2), np.ones(2)), {"cval": odd, "mode": "constant"}, "cval must be ")
+        for odd in ([0], {0}, np.zeros(1), "a")
+    ),
     ("transpose", (np.zeros(()),), {}, "axes must name each of the 0 axes of x once, and there must be one"),
     ("permute_dims", (np.zeros((2, 3)), (0,)), {}, "axes must name each of the 2 axes of x once"),
     ("matrix_transpose", (np.zeros(3),), {}, "x must have two axes or more"),

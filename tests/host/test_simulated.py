@@ -65,10 +65,10 @@ def test_a_seed_is_drawn_where_none_is_given_and_reported() -> None:
     assert repr(one) == f"Machine(seed={one.seed})"
     assert Machine(seed=np.int64(3)).seed == 3
     for odd in ([1], 1.5, "a", True):
-        with pytest.raises(ArgumentError, match="^seed must be a whole number"):
+        with pytest.raises(ArgumentError, match=r"^seed must be a whole number"):
             Machine(seed=odd)  # type: ignore[arg-type]
     for count in (0, -1, 2.5, None):
-        with pytest.raises(ArgumentError, match="^count must be a (whole number|number of devices, 1 or more)"):
+        with pytest.raises(ArgumentError, match=r"^count must be a (whole number|number of devices, 1 or more)"):
             one.devices(count)  # type: ignore[arg-type]
 
 

@@ -242,6 +242,7 @@ WRONG: list[tuple[Callable[[], StencilSpec], str]] = [
     (lambda: gen.stencil(gen.box(np.array([1, 2]), 1)), "box.ndim must be a whole number from 1 to 3"),  # type: ignore[arg-type]
     (lambda: gen.stencil(OnTheGpu()), "stencil.weights must be what NumPy makes an array of (got use .cpu() first)"),
     (lambda: gen.stencil([1.0], boundary=3), "stencil.boundary must be one of"),  # type: ignore[arg-type]
+    (lambda: gen.stencil([1.0], boundary=np.array(3)), "stencil.boundary must be one of"),  # type: ignore[arg-type]
     (lambda: gen.stencil([1.0], origin=0.5), "stencil.origin must be a whole number"),  # type: ignore[arg-type]
     (
         lambda: gen.stencil([1.0], dtype=None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from math import factorial
 from numbers import Real
@@ -166,6 +166,9 @@ def _dtype_of(dtype: Any) -> DType:
     return found
 
 
-def _one_an_axis(given: object) -> Any:
+def _one_an_axis(given: Any) -> Any:
     """A tuple of what is several; anything else as it is, for the spec to judge."""
-    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else given
+    try:
+        return given if isinstance(given, str) else tuple(given)
+    except TypeError:  # of NumPy's array without axes too, which has `__iter__`
+        return given

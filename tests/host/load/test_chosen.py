@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -230,9 +231,16 @@ def test_a_home_that_is_a_file(backend: FakeDevice, tmp_path: Path) -> None:
         gen.load(SUM, device=backend, home=tmp_path / "file")
 
 
-def test_a_home_of_no_letters_is_not_the_current_folder(backend: FakeDevice) -> None:
-    with pytest.raises(GenError, match=r"home must name a folder \(got ''\)"):
-        gen.load(SUM, device=backend, home="")
+@pytest.mark.parametrize("home", ["", 5, [], b"home"])
+def test_a_home_that_names_no_folder(backend: FakeDevice, home: Any) -> None:
+    with pytest.raises(GenError, match=rf"home must name a folder \(got {re.escape(repr(home))}\)"):
+        gen.load(SUM, device=backend, home=home)
+
+
+@pytest.mark.parametrize("arch", ["", "sm_1", 90, ["sm_90"], np.zeros(2)])
+def test_an_architecture_that_there_is_not(arch: Any) -> None:
+    with pytest.raises(UnknownNameError, match=r"^The architecture must be sm_ and the digits"):
+        gen.choose(SUM, 100, arch=arch)
 
 
 def test_without_the_libraries_of_a_gpu_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,12 +129,22 @@ def test_rows_between_rows_do_not_overlap(computing: FakeDevice) -> None:
         gen.load(TRANSPOSE, device=computing)(OnDevice(room[:, :4]), out=OnDevice(room[:, 3:7]))
 
 
-@pytest.mark.parametrize(("place", "words"), [(1, "device 1"), (None, "no memory of a GPU")])
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (1, r"device 1\). Copy it there, or call the kernel of that GPU: gen.load\(..., device=1\)$"),
+        (None, r"no memory of a GPU\). Copy it there$"),
+    ],
+)
 def test_an_array_elsewhere(backend: FakeDevice, place: int | None, words: str) -> None:
     matrix = OnDevice(arange(4, 4))
     backend.foreign[matrix.__cuda_array_interface__["data"][0]] = place
-    with pytest.raises(ArgumentError, match=rf"in must be on device 0, Fake GPU \(got {words}\)"):
+    with pytest.raises(ArgumentError, match=rf"in must be on device 0, Fake GPU \(got {words}"):
         gen.load(TRANSPOSE, device=backend)(matrix)
+    with pytest.raises(
+        ArgumentError, match=r"in must be on device -1, CPU run \(got .*\). Copy it to the host: the CPU"
+    ):
+        gen.load(TRANSPOSE, device="cpu")(matrix)
 
 
 def test_memory_that_is_not_there(backend: FakeDevice) -> None:
