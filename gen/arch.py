@@ -63,7 +63,7 @@ class Architecture:
     suffix: str = ""
 
     @classmethod
-    def parse(cls, name: str) -> Architecture:
+    def parse(cls, name: object) -> Architecture:
         """Reads `sm_90a`. Raises UnknownNameError for anything else than a compute capability from 5.0 on."""
         found = re.fullmatch(r"sm_([1-9][0-9]?)([0-9])([af]?)", name, re.ASCII) if isinstance(name, str) else None
         if found is not None:

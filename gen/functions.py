@@ -142,7 +142,8 @@ def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2, out: Any = None,
                 stream: Any = None, device: Any = None) -> Any:  # fmt: skip
     """The Euclidean norm over axes. Arguments and errors are those of `sum`; `ord` must be 2."""
-    if not isinstance(ord, Real) or ord != 2:
+    given: object = ord  # a caller may give anything
+    if not isinstance(given, Real) or given != 2:
         raise ArgumentError("ord", "must be 2, the Euclidean norm", repr(ord))
     return _reduced("norm", x, axis, keepdims, out, stream, device)
 

@@ -313,7 +313,10 @@ def remember(spec: Spec, *, home: Path | str | None = None) -> str:
 def _folder(home: Path | str | None) -> Path:
     if home is None:
         return output_home()
-    if not isinstance(home, str | Path) or home == "":  # of a variable that is not set: Path("") is the current folder
+    given: object = home  # a caller may give anything
+    if (
+        not isinstance(given, str | Path) or given == ""
+    ):  # of a variable that is not set: Path("") is the current folder
         raise GenError("home", "must name a folder", repr(home), next_step="None is where commands look")
     folder = Path(home).expanduser().absolute()
     if folder.exists() and not folder.is_dir():

@@ -273,8 +273,8 @@ def join(
     meeting = _at(group, rank, size) if isinstance(group, str) else _taken(group)
     if not isinstance(group, str) and (rank, size) != (None, None):
         raise ArgumentError("rank and size", "must come with an address alone", next_step="The group says them")
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not number or not 0 < seconds <= threading.TIMEOUT_MAX:
+    given: object = seconds  # a caller may give anything
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given <= threading.TIMEOUT_MAX:
         rule = "must be a number of seconds above 0, in which all come"
         raise ArgumentError("seconds", rule, repr(seconds), next_step=f"Leave it out: it is {SECONDS:.0f} then")
     if meeting.size == 1:

@@ -21,6 +21,7 @@ from operator import mul
 from pathlib import Path
 from random import Random
 from secrets import randbelow
+from typing import Any
 
 import numpy as np
 
@@ -143,7 +144,9 @@ class Machine:
         seed: of the order in which streams advance: the same calls with the same seed have the same order.
     """
 
-    def __init__(self, *, seed: int | None = None, cache: Path | None = None, runner: Runner | None = None) -> None:
+    def __init__(
+        self, *, seed: int | np.integer[Any] | None = None, cache: Path | None = None, runner: Runner | None = None
+    ) -> None:
         """Builds nothing yet.
 
         Args:

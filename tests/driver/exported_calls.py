@@ -221,6 +221,7 @@ def what_is_wrong_is_refused() -> None:
     refused("must be a stream of torch or CuPy", x, out=out, stream="own")
     refused("out must be as many arrays as there are outputs", x, out=(out, out))
     refused("in must be an array on a GPU", [1.0], out=out)
+    odd: Any
     for odd in ({"data": None}, {"shape": 8}, {"shape": (0.5,)}, {"typestr": "f"}, {"typestr": "<f?"}, {"strides": 4}):
         refused("in.__cuda_array_interface__ cannot be read (got ", Array(1 << 40, **{"shape": (8,), **odd}), out=out)
     refused("numbers of more than 64 bits", Array(1 << 40, (8 + (1 << 64),)), out=out)

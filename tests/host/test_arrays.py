@@ -59,6 +59,10 @@ class Offered:
         return capsule
 
 
+def integers_of_four_bits(made: Any) -> None:
+    made.tensor.code, made.tensor.bits = 0, 4
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -70,7 +74,7 @@ class Offered:
         (lambda made: setattr(made.tensor, "data", None), "must describe memory of the host"),
         (lambda _: 1 // 0, "ZeroDivisionError"),
         (lambda made: setattr(made.tensor, "lanes", 4), "4 lanes"),
-        (lambda made: (setattr(made.tensor, "code", 0), setattr(made.tensor, "bits", 4)), "type 0 with 4 bits"),
+        (integers_of_four_bits, "type 0 with 4 bits"),
     ],
 )
 def test_capsules_that_cannot_be_are_refused(change: Callable[[Any], object], says: str) -> None:
