@@ -9,17 +9,17 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 128}
-// Template: merge/units.cu.jinja, with its partials sha256 8ee7ed0e50118232
+// Template: merge/units.cu.jinja, with its partials sha256 26d472d76e7bad2b
 //
 // Written by gen: change the template, not this file.
 
 namespace merge_sum_f32__units_tpb128 {
 
 constexpr int kThreadsPerBlock = 128;
-constexpr int kUnroll = 8;  // units of which a thread loads what it merges then
+constexpr int kUnroll = 8;  // units whose partial results a thread loads at once
 static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "a block is whole warps");
 
-using State = float;  // of the elements seen so far: their sum
+using State = float;  // their sum of the elements seen so far
 
 __device__ __forceinline__ State identity() {
   return 0.0f;
@@ -27,14 +27,15 @@ __device__ __forceinline__ State identity() {
 
 __device__ __forceinline__ State combine(State a, State b) { return a + b; }
 
-// Element i of each output, from what is known of `count` elements.
+// Writes element i of each output, from the state of `count` elements.
 __device__ __forceinline__ void write_results(
     State state, long long count, long long i,
     float* __restrict__ out) {
   out[i] = state;
 }
 
-// Partial results of n results each lie unit after unit, and counts says of how many elements.
+// Each unit has n partial results, stored unit after unit; counts has the number of elements of
+// each unit.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     merge_sum_f32__units_tpb128(
         const float* __restrict__ partial_sum,
@@ -44,13 +45,13 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const long long result = static_cast<long long>(blockIdx.x) * kThreadsPerBlock + threadIdx.x;
   if (result >= n) return;
   State state = identity();
-  long long before = 0;  // elements of the units that are merged
+  long long before = 0;  // elements of the units merged so far
 #pragma unroll kUnroll
   for (long long unit = 0; unit < units; ++unit) {
     const long long count = counts[unit];
     const long long i = unit * n + result;
     const State own = static_cast<float>(partial_sum[i]);
-    if (count > 0) {  // a unit of no elements has no least one
+    if (count > 0) {  // a unit without elements has no best one
       state = combine(state, own);
       before += count;
     }

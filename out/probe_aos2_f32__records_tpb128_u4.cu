@@ -8,7 +8,7 @@
 // Launch:   <<<(n + 511) / 512, 128>>>(in, out, n)
 // Spec:     {"dtype": "f32", "fields": 2, "layout": "aos", "probe": "records"}
 // Config:   {"threads_per_block": 128, "unroll": 4}
-// Template: probe/records.cu.jinja, with its partials sha256 1cc3f8a7be402b74
+// Template: probe/records.cu.jinja, with its partials sha256 8cd2006484738c00
 //
 // Written by gen: change the template, not this file.
 
@@ -16,11 +16,11 @@ namespace probe_aos2_f32__records_tpb128_u4 {
 
 constexpr int kThreadsPerBlock = 128;
 constexpr int kUnroll = 4;  // records of each thread, kThreadsPerBlock apart
-constexpr int kFields = 2;  // of a record
+constexpr int kFields = 2;  // fields of a record
 static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "a block is whole warps");
 
 // Adds 10 to the first field of n records, 20 to the second, and so on.
-// The fields of a record follow each other.
+// The fields of a record are consecutive.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     probe_aos2_f32__records_tpb128_u4(
         const float* __restrict__ in, float* __restrict__ out, long long n) {

@@ -10,7 +10,7 @@
 // Spec:     {"cols": 32, "dtype": "b32", "layout": "set_row_read_col", "probe": "tile", "rows":
 //           32}
 // Config:   {"dynamic": true, "padding": 1, "threads_per_block": 256}
-// Template: probe/tile.cu.jinja, with its partials sha256 9d5f8f729d5ef436
+// Template: probe/tile.cu.jinja, with its partials sha256 28fdeeb02858e857
 //
 // Written by gen: change the template, not this file.
 
@@ -18,7 +18,7 @@ namespace probe_set_row_read_col_32x32_b32__tile_tpb256_p1_dyn {
 
 constexpr int kThreadsPerBlock = 256;
 constexpr int kHeight = 32;  // rows of the tile in shared memory
-constexpr int kWidth = 32;  // elements of each
+constexpr int kWidth = 32;  // elements of each row
 constexpr int kPadding = 1;  // unused elements after each row: they spread a column over the banks
 constexpr int kElements = kHeight * kWidth;
 static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "a block is whole warps");

@@ -7,7 +7,7 @@
 // Launch:   <<<(n + 1023) / 1024, 256>>>(a, b, out, n)
 // Spec:     {"dtype": "f32", "offset": 11, "probe": "offset", "shifts": "write"}
 // Config:   {"threads_per_block": 256, "unroll": 4}
-// Template: probe/offset.cu.jinja, with its partials sha256 2e258f22e9c7ab41
+// Template: probe/offset.cu.jinja, with its partials sha256 78bae8ad32b94242
 //
 // Written by gen: change the template, not this file.
 
@@ -15,7 +15,7 @@ namespace probe_write11_f32__offset_tpb256_u4 {
 
 constexpr int kThreadsPerBlock = 256;
 constexpr int kUnroll = 4;  // elements of each thread, kThreadsPerBlock apart
-constexpr int kOffset = 11;  // elements from a thread's own place to where it writes
+constexpr int kOffset = 11;  // from a thread's own index to the one that it writes
 static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "a block is whole warps");
 
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     const long long i = begin + u * kThreadsPerBlock + threadIdx.x;
     if (i >= n) return;
     long long shifted = i + kOffset;
-    if (shifted >= n) shifted %= n;  // the last ones go on from the start
+    if (shifted >= n) shifted %= n;  // the last elements continue at the beginning
     out[shifted] = a[i] + b[i];
   }
 }

@@ -13,7 +13,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 4adaa6f7ea8f1b63
+// Template: reduction/flags.cu.jinja, with its partials sha256 3850b5145f36af73
 //
 // Written by gen: change the template, not this file.
 
@@ -23,13 +23,13 @@ constexpr int kThreadsPerBlock = 512;
 constexpr int kUnroll = 8;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
-constexpr int kChains = 4;  // of states, which each thread keeps side by side
-constexpr int kWords = 1;  // of a state
+constexpr int kChains = 4;  // independent states of each thread
+constexpr int kWords = 1;  // 32-bit words of a state
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
 using Item = float;  // an element in memory
-using State = float;  // of the elements seen so far: their sum
+using State = float;  // their sum of the elements seen so far
 
 __device__ __forceinline__ State identity() {
   return 0.0f;
@@ -43,9 +43,10 @@ __device__ __forceinline__ State lift(Item item) {
   return x;
 }
 
-// The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
-// the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
-// each other than in two rounds of shuffles. A barrier must come before states is used again.
+// The combined state of the block, in thread 0. Each lane of the first warp combines the states of
+// the same lane of all warps, which it reads from shared memory; then thread 0 combines those of
+// the lanes. That is a shorter chain of dependent steps than two rounds of shuffles. A barrier
+// must come before states is used again.
 __device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
   states[threadIdx.x] = state;
   __syncthreads();
@@ -57,7 +58,7 @@ __device__ __forceinline__ State combine_block(State state, State (&states)[kThr
   states[threadIdx.x] = state;
   __syncwarp();
   if (threadIdx.x > 0) return state;
-  constexpr int kLaneChains = 4;  // side by side, in which this thread combines those of all lanes
+  constexpr int kLaneChains = 4;  // independent chains, in which thread 0 combines the lanes
   State chains[kLaneChains];
 #pragma unroll
   for (int i = 0; i < kLaneChains; ++i) chains[i] = states[i];
@@ -71,8 +72,9 @@ __device__ __forceinline__ State combine_block(State state, State (&states)[kThr
   return total;
 }
 
-// A state as words of 32 bits. Each is handed over beside a flag, in one store of 64 bits: whoever
-// reads the flag has read the word, and no fence is needed. Slots are 0 before and after a launch.
+// A state as words of 32 bits. One store of 64 bits hands over a word together with a flag: a
+// thread that reads the flag has also read the word, so no fence is needed. Slots are 0 before and
+// after each launch.
 union Words {
   State state;
   unsigned words[kWords];
@@ -89,8 +91,8 @@ __device__ __forceinline__ void hand_over(Slot* slots, State state) {
   for (int w = 0; w < kWords; ++w) atomicExch(slots + w, kThere | words.words[w]);
 }
 
-// Waits for up to kBatch of `count` states, `apart` slots from one to the next; takes them, which
-// sets their slots to 0 again.
+// Waits for up to kBatch of `count` states, which lie `apart` slots from one to the next. Sets
+// their slots back to 0 and combines the states.
 __device__ __forceinline__ State take_over(Slot* slots, int apart, int count) {
   const volatile Slot* const seen = slots;
   Slot taken[kBatch][kWords];
@@ -124,14 +126,14 @@ __device__ __forceinline__ State take_over(Slot* slots, int apart, int count) {
   return total;
 }
 
-// Element i of each output, from what is known of `count` elements.
+// Writes element i of each output, from the state of `count` elements.
 __device__ __forceinline__ void write_results(
     State state, long long count, long long i,
     float* __restrict__ out) {
   out[i] = state;
 }
 
-// Loaded at once, then taken apart.
+// A vector is loaded at once, then taken apart into its items.
 union Vector {
   uint4 raw;
   Item items[kVecItems];
@@ -140,7 +142,7 @@ static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
 static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
 using Raw = uint4;
 
-// What a thread has read in whole vectors: chains of states that do not wait for each other.
+// The state of all whole vectors that a thread has read, as several independent states.
 struct Seen {
   State states[kChains];
 };
@@ -152,7 +154,7 @@ __device__ __forceinline__ Seen nothing_seen() {
   return seen;
 }
 
-// Adds each item of a vector to the state of its chain.
+// Adds each item of a vector to one of the independent states.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
@@ -167,13 +169,14 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// The state of what one thread reads of n elements. A team of threads takes every parts-th tile of
-// team * kUnroll vectors, from number `part` on: what is loaded at once lies together.
+// The state of those of n elements that one thread reads. `team` threads take every parts-th tile
+// of team * kUnroll vectors, beginning with tile number `part`: loads in flight are neighbours.
 __device__ __forceinline__ State read_share(
     const Item* __restrict__ in, long long n, int thread, int team,
     long long part, long long parts) {
   Seen seen = nothing_seen();
-  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
+  // Vectors begin at multiples of kVecBytes. The head are the elements before the first vector,
+  // the tail those after the last.
   const int past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
   const int to_first = (kVecBytes - past) % kVecBytes / sizeof(Item);
   const long long head = n < to_first ? n : to_first;
@@ -216,8 +219,8 @@ __device__ __forceinline__ State read_share(
   return state;
 }
 
-// There is a slot for each word of each block's state; with one block, none. The last block hands
-// nothing over: it takes over what the others do.
+// slots has a slot for each word of the state of each block; with one block, none. The last block
+// takes over the states that the others hand over.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__flags_tpb512_u8_v16_bpm2(
         const float* __restrict__ in,

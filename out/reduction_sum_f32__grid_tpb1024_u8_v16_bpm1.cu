@@ -12,7 +12,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 1, "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 6937fb2fe877f894
+// Template: reduction/grid.cu.jinja, with its partials sha256 d818975bcf3881c1
 //
 // Written by gen: change the template, not this file.
 
@@ -22,12 +22,12 @@ constexpr int kThreadsPerBlock = 1024;
 constexpr int kUnroll = 8;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
-constexpr int kChains = 4;  // of states, which each thread keeps side by side
+constexpr int kChains = 4;  // independent states of each thread
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
 using Item = float;  // an element in memory
-using State = float;  // of the elements seen so far: their sum
+using State = float;  // their sum of the elements seen so far
 
 __device__ __forceinline__ State identity() {
   return 0.0f;
@@ -46,7 +46,7 @@ __device__ __forceinline__ State from_lane(State state, int distance) {
   return __shfl_xor_sync(0xffffffffu, state, distance);
 }
 
-// The state of kCount neighbouring lanes, a power of two, in each of them.
+// The combined state of kCount neighbouring lanes, in each of them; kCount is a power of two.
 template <int kCount = 32>
 __device__ __forceinline__ State combine_warp(State state) {
 #pragma unroll
@@ -58,7 +58,8 @@ __device__ __forceinline__ State combine_warp(State state) {
 
 static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
 
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
+// The combined state of the block, in thread 0. A barrier must come before warp_states is used
+// again.
 __device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
   state = combine_warp(state);
   if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
@@ -69,19 +70,19 @@ __device__ __forceinline__ State combine_block(State state, State (&warp_states)
   return state;
 }
 
-// What another block left in memory, read past the first-level cache.
+// The state that another block has written to memory, read without the L1 cache.
 __device__ __forceinline__ State load_partial(const State* partial) {
   return __ldcg(partial);
 }
 
-// Element i of each output, from what is known of `count` elements.
+// Writes element i of each output, from the state of `count` elements.
 __device__ __forceinline__ void write_results(
     State state, long long count, long long i,
     float* __restrict__ out) {
   out[i] = state;
 }
 
-// Loaded at once, then taken apart.
+// A vector is loaded at once, then taken apart into its items.
 union Vector {
   uint4 raw;
   Item items[kVecItems];
@@ -90,7 +91,7 @@ static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
 static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
 using Raw = uint4;
 
-// What a thread has read in whole vectors: chains of states that do not wait for each other.
+// The state of all whole vectors that a thread has read, as several independent states.
 struct Seen {
   State states[kChains];
 };
@@ -102,7 +103,7 @@ __device__ __forceinline__ Seen nothing_seen() {
   return seen;
 }
 
-// Adds each item of a vector to the state of its chain.
+// Adds each item of a vector to one of the independent states.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
@@ -117,13 +118,14 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// The state of what one thread reads of n elements. A team of threads takes every parts-th tile of
-// team * kUnroll vectors, from number `part` on: what is loaded at once lies together.
+// The state of those of n elements that one thread reads. `team` threads take every parts-th tile
+// of team * kUnroll vectors, beginning with tile number `part`: loads in flight are neighbours.
 __device__ __forceinline__ State read_share(
     const Item* __restrict__ in, long long n, int thread, int team,
     long long part, long long parts) {
   Seen seen = nothing_seen();
-  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
+  // Vectors begin at multiples of kVecBytes. The head are the elements before the first vector,
+  // the tail those after the last.
   const int past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
   const int to_first = (kVecBytes - past) % kVecBytes / sizeof(Item);
   const long long head = n < to_first ? n : to_first;
@@ -166,7 +168,7 @@ __device__ __forceinline__ State read_share(
   return state;
 }
 
-// partials has an element a block; ticket is 0 before the launch and after it.
+// partials has an element for each block; ticket is 0 before and after the launch.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__grid_tpb1024_u8_v16_bpm1(
         const float* __restrict__ in,
@@ -185,10 +187,10 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   }
   if (threadIdx.x == 0) {
     partials[blockIdx.x] = partial;
-    __threadfence();  // the partial result is there before the ticket says so
-    // Counts the blocks before this one; the last sets it back to 0.
+    __threadfence();  // the partial result is visible before the ticket is counted
+    // Counts the blocks that are done; the last of them sets it back to 0.
     is_last_block = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
-    if (is_last_block) __threadfence();  // what they said is there for the whole block
+    if (is_last_block) __threadfence();  // the whole block sees the other blocks' results
   }
   __syncthreads();
   if (!is_last_block) return;

@@ -18,7 +18,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 1e0ee8d4ff5ed2f9
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 7e10c8c38fbddb6f
 //
 // Written by gen: change the template, not this file.
 
@@ -29,14 +29,14 @@ constexpr int kGroup = 256;  // threads that share a result
 constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
-constexpr int kChains = 4;  // of states, which each thread keeps side by side
-constexpr int kAxes = 4;  // reduced, the last of them rows of neighbours; and as many kept
+constexpr int kChains = 4;  // independent states of each thread
+constexpr int kAxes = 4;  // reduced axes, the last of them contiguous, and as many kept ones
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kGroup == kThreadsPerBlock, "more than a warp is the whole block");
 static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "warps fill the block");
 
 using Item = float;  // an element in memory
-using State = float;  // of the elements seen so far: their sum
+using State = float;  // their sum of the elements seen so far
 
 __device__ __forceinline__ State identity() {
   return 0.0f;
@@ -55,7 +55,7 @@ __device__ __forceinline__ State from_lane(State state, int distance) {
   return __shfl_xor_sync(0xffffffffu, state, distance);
 }
 
-// The state of kCount neighbouring lanes, a power of two, in each of them.
+// The combined state of kCount neighbouring lanes, in each of them; kCount is a power of two.
 template <int kCount = 32>
 __device__ __forceinline__ State combine_warp(State state) {
 #pragma unroll
@@ -67,7 +67,8 @@ __device__ __forceinline__ State combine_warp(State state) {
 
 static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
 
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
+// The combined state of the block, in thread 0. A barrier must come before warp_states is used
+// again.
 __device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
   state = combine_warp(state);
   if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
@@ -78,19 +79,19 @@ __device__ __forceinline__ State combine_block(State state, State (&warp_states)
   return state;
 }
 
-// What another block left in memory, read past the first-level cache.
+// The state that another block has written to memory, read without the L1 cache.
 __device__ __forceinline__ State load_partial(const State* partial) {
   return __ldcg(partial);
 }
 
-// Element i of each output, from what is known of `count` elements.
+// Writes element i of each output, from the state of `count` elements.
 __device__ __forceinline__ void write_results(
     State state, long long count, long long i,
     float* __restrict__ out) {
   out[i] = state;
 }
 
-// Loaded at once, then taken apart.
+// A vector is loaded at once, then taken apart into its items.
 union Vector {
   uint4 raw;
   Item items[kVecItems];
@@ -99,7 +100,7 @@ static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
 static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
 using Raw = uint4;
 
-// What a thread has read in whole vectors: chains of states that do not wait for each other.
+// The state of all whole vectors that a thread has read, as several independent states.
 struct Seen {
   State states[kChains];
 };
@@ -111,7 +112,7 @@ __device__ __forceinline__ Seen nothing_seen() {
   return seen;
 }
 
-// Adds each item of a vector to the state of its chain.
+// Adds each item of a vector to one of the independent states.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
@@ -126,13 +127,13 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// A place on each axis, the last one fastest, and how many elements of memory lie before it.
+// The index along each axis, of which the last changes fastest, and the offset in elements.
 struct Position {
   long long on[kAxes];
   long long offset;
 };
 
-// The place of a number.
+// The position of an element, given its number in this order.
 __device__ __forceinline__ Position position_of(
     long long number, const long long (&extents)[kAxes], const long long (&strides)[kAxes]) {
   Position position;
@@ -149,10 +150,10 @@ __device__ __forceinline__ Position position_of(
   return position;
 }
 
-// The way from a place to one so many numbers later.
+// The step from one position to the position whose number is larger by a constant.
 struct Way {
   Position apart;
-  long long back[kAxes];  // elements from the end of an axis to the next place on the one before
+  long long back[kAxes];  // added to the offset when the index of an axis wraps around
 };
 
 __device__ __forceinline__ Way way_of(
@@ -165,7 +166,7 @@ __device__ __forceinline__ Way way_of(
   return way;
 }
 
-// Goes that way, without a division or a product.
+// Moves a position by this step, without a division or a product.
 __device__ __forceinline__ void advance(
     Position& position, const Way& way, const long long (&extents)[kAxes]) {
   position.offset += way.apart.offset;
@@ -182,8 +183,8 @@ __device__ __forceinline__ void advance(
   position.on[0] += way.apart.on[0] + carry;
 }
 
-// A result has `splits` blocks, and as many elements of partials; its ticket is 0 before the
-// launch and after it.
+// `splits` blocks compute each result, and partials has an element for each of them; the result's
+// ticket is 0 before and after the launch.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__multi_rows_g256_u4_v16_bpm8(
         const float* __restrict__ in,
@@ -207,8 +208,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const long long row_strides[kAxes] = {rs0, rs1, rs2, 0};
   const Item* const begin = in + position_of(result, kept, kept_strides).offset;
 
-  // Each row has slots for its vectors, which lie at multiples of kVecBytes; and for each element
-  // that may lie beside them, unless rows begin and end with a vector.
+  // Each row has a slot for each of its vectors, which begin at multiples of kVecBytes, and one
+  // for each element that may lie beside them, unless rows begin and end with a vector.
   const unsigned long long strides = static_cast<unsigned long long>(rs0 | rs1 | rs2 | r3);
   const unsigned long long address = reinterpret_cast<unsigned long long>(begin);
   const bool aligned = (address | strides * sizeof(Item)) % kVecBytes == 0;
@@ -218,15 +219,15 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const long long slots = vectors + (aligned ? 0 : most_ends);
   const long long reduced[kAxes] = {r0, r1, r2, slots};
   const long long all_slots = r0 * r1 * r2 * slots;
-  // The thread's first slot and the way to its next, as places: no division within the loop.
+  // The position of the thread's first slot and the step to its next: no division within the loop.
   Position position = position_of(first, reduced, row_strides);
   const Way way = way_of(team, reduced, row_strides);
 
   Seen seen = nothing_seen();
-  State ends = identity();  // of elements that no vector of their row holds
+  State ends = identity();  // the state of elements beside the vectors of their rows
   for (long long i = first; i < all_slots; i += kUnroll * team) {
     Vector loaded[kUnroll];
-    Item end_items[kUnroll];  // apart: what is put into a vector would be waited for at once
+    Item end_items[kUnroll];  // kept apart: writing into a vector would wait for the load
     long long start[kUnroll];  // where the slot begins in its row
     bool full[kUnroll], is_end[kUnroll];
     bool all_full = true;
@@ -277,10 +278,10 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   State* const of_result = partials + result * splits;
   if (threadIdx.x == 0) {
     of_result[split] = state;
-    __threadfence();  // the partial result is there before the ticket says so
-    // Counts the result's blocks before this one; the last sets it back to 0.
+    __threadfence();  // the partial result is visible before the ticket is counted
+    // Counts the blocks of the result that are done; the last of them sets it back to 0.
     is_last_block = atomicInc(tickets + result, splits - 1) == splits - 1;
-    if (is_last_block) __threadfence();  // what they said is there for the whole block
+    if (is_last_block) __threadfence();  // the whole block sees the other blocks' results
   }
   __syncthreads();
   if (!is_last_block) return;

@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"block_reduce": "shared", "threads_per_block": 128, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 e0f16db09f09916c
+// Template: reduction/single.cu.jinja, with its partials sha256 afbfcff9d390d184
 //
 // Written by gen: change the template, not this file.
 
@@ -19,13 +19,13 @@ constexpr int kThreadsPerBlock = 128;
 constexpr int kUnroll = 4;  // vector loads that each thread has in flight
 constexpr int kVecBytes = 16;
 constexpr int kVecItems = 4;
-constexpr int kChains = 4;  // of states, which each thread keeps side by side
+constexpr int kChains = 4;  // independent states of each thread
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 static_assert(2 * kVecItems <= kThreadsPerBlock, "a thread has at most one element of both ends");
 
 using Item = float;  // an element in memory
-using State = float;  // of the elements seen so far: their sum
+using State = float;  // their sum of the elements seen so far
 
 __device__ __forceinline__ State identity() {
   return 0.0f;
@@ -39,9 +39,10 @@ __device__ __forceinline__ State lift(Item item) {
   return x;
 }
 
-// The state of the block, in thread 0, by way of shared memory: each lane of the first warp takes
-// the states of its place in all warps, the first lane those of all lanes. Fewer steps wait for
-// each other than in two rounds of shuffles. A barrier must come before states is used again.
+// The combined state of the block, in thread 0. Each lane of the first warp combines the states of
+// the same lane of all warps, which it reads from shared memory; then thread 0 combines those of
+// the lanes. That is a shorter chain of dependent steps than two rounds of shuffles. A barrier
+// must come before states is used again.
 __device__ __forceinline__ State combine_block(State state, State (&states)[kThreadsPerBlock]) {
   states[threadIdx.x] = state;
   __syncthreads();
@@ -53,7 +54,7 @@ __device__ __forceinline__ State combine_block(State state, State (&states)[kThr
   states[threadIdx.x] = state;
   __syncwarp();
   if (threadIdx.x > 0) return state;
-  constexpr int kLaneChains = 4;  // side by side, in which this thread combines those of all lanes
+  constexpr int kLaneChains = 4;  // independent chains, in which thread 0 combines the lanes
   State chains[kLaneChains];
 #pragma unroll
   for (int i = 0; i < kLaneChains; ++i) chains[i] = states[i];
@@ -67,14 +68,14 @@ __device__ __forceinline__ State combine_block(State state, State (&states)[kThr
   return total;
 }
 
-// Element i of each output, from what is known of `count` elements.
+// Writes element i of each output, from the state of `count` elements.
 __device__ __forceinline__ void write_results(
     State state, long long count, long long i,
     float* __restrict__ out) {
   out[i] = state;
 }
 
-// Loaded at once, then taken apart.
+// A vector is loaded at once, then taken apart into its items.
 union Vector {
   uint4 raw;
   Item items[kVecItems];
@@ -83,7 +84,7 @@ static_assert(sizeof(Vector::raw) == kVecBytes, "one load moves one vector");
 static_assert(sizeof(Vector) == kVecBytes, "its items fill a vector");
 using Raw = uint4;
 
-// What a thread has read in whole vectors: chains of states that do not wait for each other.
+// The state of all whole vectors that a thread has read, as several independent states.
 struct Seen {
   State states[kChains];
 };
@@ -95,7 +96,7 @@ __device__ __forceinline__ Seen nothing_seen() {
   return seen;
 }
 
-// Adds each item of a vector to the state of its chain.
+// Adds each item of a vector to one of the independent states.
 __device__ __forceinline__ void fold_vector(Seen& seen, const Vector& vector) {
 #pragma unroll
   for (int i = 0; i < kVecItems; ++i) {
@@ -110,25 +111,26 @@ __device__ __forceinline__ State state_of(const Seen& seen) {
   return state;
 }
 
-// The state of what one thread reads of n elements. Indices have 32 bits, no load waits for
-// another, and the address of the first depends on no division: nothing else takes long where
-// there is so little to read.
+// The state of those of n elements that one thread reads. Indices have 32 bits, no load waits for
+// another, and the address of the first one needs no division: for so few elements these decide
+// the time.
 __device__ __forceinline__ State read_share(const Item* __restrict__ in, int n, int thread) {
   Seen seen = nothing_seen();
-  // Vectors lie at multiples of kVecBytes: the head before the first, the tail after the last.
+  // Vectors begin at multiples of kVecBytes. The head are the elements before the first vector,
+  // the tail those after the last.
   const unsigned past = reinterpret_cast<unsigned long long>(in) % kVecBytes;
   const unsigned bytes = (kVecBytes - past) % kVecBytes;
   const int head = bytes / sizeof(Item);
-  const int vectors = (n - head) / kVecItems;  // none where all elements are head
+  const int vectors = (n - head) / kVecItems;  // 0 where all elements belong to the head
   const Raw* const body =
       reinterpret_cast<const Raw*>(reinterpret_cast<const unsigned char*>(in) + bytes);
-  // The first threads have the head, those behind them the tail.
+  // The first threads read the head, those after them the tail.
   const int end = thread < head ? thread : vectors * kVecItems + thread;
   State ends = identity();
   if (end < n) ends = lift(in[end]);
   int done = 0;
 #pragma unroll 1
-  do {  // once, where one round takes all
+  do {  // one round where it reads all elements
     Vector loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {

@@ -15,7 +15,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 a9af92a9c5c7957d
+// Template: reduction/strided.cu.jinja, with its partials sha256 388e428b21ea799a
 //
 // Written by gen: change the template, not this file.
 
@@ -23,12 +23,12 @@ namespace reduction_sum_f32__strided_tpb128_u4_bpm8 {
 
 constexpr int kThreadsPerBlock = 128;
 constexpr int kUnroll = 4;  // loads that each thread has in flight
-constexpr int kAxes = 4;  // reduced, and as many kept; slowest first
+constexpr int kAxes = 4;  // reduced axes, and as many kept ones, the slowest first
 constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
 using Item = float;  // an element in memory
-using State = float;  // of the elements seen so far: their sum
+using State = float;  // their sum of the elements seen so far
 
 __device__ __forceinline__ State identity() {
   return 0.0f;
@@ -47,7 +47,7 @@ __device__ __forceinline__ State from_lane(State state, int distance) {
   return __shfl_xor_sync(0xffffffffu, state, distance);
 }
 
-// The state of kCount neighbouring lanes, a power of two, in each of them.
+// The combined state of kCount neighbouring lanes, in each of them; kCount is a power of two.
 template <int kCount = 32>
 __device__ __forceinline__ State combine_warp(State state) {
 #pragma unroll
@@ -59,7 +59,8 @@ __device__ __forceinline__ State combine_warp(State state) {
 
 static_assert((kWarps & (kWarps - 1)) == 0, "the first lanes take a state a warp, and halve");
 
-// The state of the block, in thread 0. A barrier must come before warp_states is used again.
+// The combined state of the block, in thread 0. A barrier must come before warp_states is used
+// again.
 __device__ __forceinline__ State combine_block(State state, State (&warp_states)[kWarps]) {
   state = combine_warp(state);
   if (threadIdx.x % 32 == 0) warp_states[threadIdx.x / 32] = state;
@@ -70,25 +71,25 @@ __device__ __forceinline__ State combine_block(State state, State (&warp_states)
   return state;
 }
 
-// What another block left in memory, read past the first-level cache.
+// The state that another block has written to memory, read without the L1 cache.
 __device__ __forceinline__ State load_partial(const State* partial) {
   return __ldcg(partial);
 }
 
-// Element i of each output, from what is known of `count` elements.
+// Writes element i of each output, from the state of `count` elements.
 __device__ __forceinline__ void write_results(
     State state, long long count, long long i,
     float* __restrict__ out) {
   out[i] = state;
 }
 
-// A place on each axis, the last one fastest, and how many elements of memory lie before it.
+// The index along each axis, of which the last changes fastest, and the offset in elements.
 struct Position {
   long long on[kAxes];
   long long offset;
 };
 
-// The place of a number.
+// The position of an element, given its number in this order.
 __device__ __forceinline__ Position position_of(
     long long number, const long long (&extents)[kAxes], const long long (&strides)[kAxes]) {
   Position position;
@@ -105,10 +106,10 @@ __device__ __forceinline__ Position position_of(
   return position;
 }
 
-// The way from a place to one so many numbers later.
+// The step from one position to the position whose number is larger by a constant.
 struct Way {
   Position apart;
-  long long back[kAxes];  // elements from the end of an axis to the next place on the one before
+  long long back[kAxes];  // added to the offset when the index of an axis wraps around
 };
 
 __device__ __forceinline__ Way way_of(
@@ -121,7 +122,7 @@ __device__ __forceinline__ Way way_of(
   return way;
 }
 
-// Goes that way, without a division or a product.
+// Moves a position by this step, without a division or a product.
 __device__ __forceinline__ void advance(
     Position& position, const Way& way, const long long (&extents)[kAxes]) {
   position.offset += way.apart.offset;
@@ -138,8 +139,8 @@ __device__ __forceinline__ void advance(
   position.on[0] += way.apart.on[0] + carry;
 }
 
-// A result has `splits` blocks, and as many elements of partials; its ticket is 0 before the
-// launch and after it.
+// `splits` blocks compute each result, and partials has an element for each of them; the result's
+// ticket is 0 before and after the launch.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     reduction_sum_f32__strided_tpb128_u4_bpm8(
         const float* __restrict__ in,
@@ -160,7 +161,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const long long result = blockIdx.x / splits;
   const unsigned split = blockIdx.x % splits;
 
-  // The thread's first element and the way to its next, as places: no division within the loop.
+  // The position of the thread's first element and the step to its next: no division within the
+  // loop.
   const long long first = static_cast<long long>(split) * kThreadsPerBlock + threadIdx.x;
   const long long team = static_cast<long long>(splits) * kThreadsPerBlock;
   Position position = position_of(first, reduced, strides);
@@ -188,10 +190,10 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   State* const of_result = partials + result * splits;
   if (threadIdx.x == 0) {
     of_result[split] = state;
-    __threadfence();  // the partial result is there before the ticket says so
-    // Counts the result's blocks before this one; the last sets it back to 0.
+    __threadfence();  // the partial result is visible before the ticket is counted
+    // Counts the blocks of the result that are done; the last of them sets it back to 0.
     is_last_block = atomicInc(tickets + result, splits - 1) == splits - 1;
-    if (is_last_block) __threadfence();  // what they said is there for the whole block
+    if (is_last_block) __threadfence();  // the whole block sees the other blocks' results
   }
   __syncthreads();
   if (!is_last_block) return;

@@ -21,7 +21,7 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"block_x": 32, "block_y": 8, "unroll": 1}
-// Template: stencil/naive.cu.jinja, with its partials sha256 837183737d9210b1
+// Template: stencil/naive.cu.jinja, with its partials sha256 e1961631f302e36e
 //
 // Written by gen: change the template, not this file.
 
@@ -29,16 +29,16 @@ namespace stencil_heat_de794a2b_f32__naive_x32_y8_u1 {
 
 constexpr int kBlockX = 32;  // threads along a row
 constexpr int kBlockY = 8;  // threads down the rows
-constexpr int kUnroll = 1;  // rows of cells each thread computes
+constexpr int kUnroll = 1;  // rows of cells that each thread computes
 constexpr int kThreadsPerBlock = kBlockX * kBlockY;
-constexpr int kHigh = 3, kWide = 3;  // extents of the weights
-constexpr int kUp = 1, kLeft = 1;  // how many of them come before the cell
+constexpr int kHigh = 3, kWide = 3;  // extents of the array of weights
+constexpr int kUp = 1, kLeft = 1;  // how many of the weights lie before the cell
 constexpr int kDown = kHigh - 1 - kUp, kRight = kWide - 1 - kLeft;
-constexpr int kRowsRead = kUnroll + kHigh - 1;  // for a thread's rows, which follow each other
+constexpr int kRowsRead = kUnroll + kHigh - 1;  // rows that a thread reads to compute its own
 static_assert(kDown >= 0 && kRight >= 0, "the cell lies among its neighbours");
 static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
 
-// The place, or a negative one where it lies outside.
+// The place, or a negative number where it lies outside.
 __device__ __forceinline__ long long none_outside(long long i, long long n) {
   return i < n ? i : -1;
 }
@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   if (col >= cols || first_row >= rows) return;
 
   float sum[kUnroll] = {};
-  // Whether all that the thread reads lies inside, and all that those beside it in the block read.
+  // Whether all cells that this thread and its neighbours in the block read lie inside.
   const bool inner = kUp <= first_row && first_row + kUnroll + kDown <= rows &&
                      kLeft <= left && left + kBlockX + kRight <= cols;
   if (inner) {
@@ -83,15 +83,15 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         const float near = cell(j, x);
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
-          const int y = j - u;  // of the weights of row u
+          const int y = j - u;  // the row of weights for the cell of row u
           if (y < 0 || y >= kHigh || kWeights[y][x] == 0.0f) continue;
           sum[u] = fmaf(kWeights[y][x], near, sum[u]);
         }
       }
     }
   } else {
-    // How many elements lie before each row and column that is read, found before any cell is
-    // loaded; fewer than none where a cell is a constant.
+    // The offset of each row and column that is read, computed before any cell is
+    // loaded; negative where the cell is the constant.
     long long row_of[kRowsRead], col_of[kWide];
 #pragma unroll
     for (int j = 0; j < kRowsRead; ++j) {
@@ -116,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         const float near = cell(j, x);
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
-          const int y = j - u;  // of the weights of row u
+          const int y = j - u;  // the row of weights for the cell of row u
           if (y < 0 || y >= kHigh || kWeights[y][x] == 0.0f) continue;
           sum[u] = fmaf(kWeights[y][x], near, sum[u]);
         }
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// No step at all: every cell as it is.
+// For no time step at all: copies every cell.
 extern "C" __global__ void __launch_bounds__(256)
     stencil_heat_de794a2b_f32__naive_x32_y8_u1_copy(
         const float* __restrict__ in, float* __restrict__ out,

@@ -21,35 +21,35 @@
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"rows": 2, "warps_across": 1, "warps_down": 4}
-// Template: stencil/stream.cu.jinja, with its partials sha256 9bbe53d2b0e763a7
+// Template: stencil/stream.cu.jinja, with its partials sha256 2443f8f3aade4fda
 //
 // Written by gen: change the template, not this file.
 
 namespace stencil_heat_de794a2b_f32__stream_u2_x1_y4 {
 
-constexpr int kRows = 2;  // of cells that a warp computes
-constexpr int kWarpsAcross = 1, kWarpsDown = 4;  // of a block
+constexpr int kRows = 2;  // rows of cells that a warp computes
+constexpr int kWarpsAcross = 1, kWarpsDown = 4;  // warps of a block
 constexpr int kThreadsPerBlock = 32 * kWarpsAcross * kWarpsDown;
-constexpr int kUp = 1, kDown = 1;  // how far the weights reach
+constexpr int kUp = 1, kDown = 1;  // how far the weights reach from the cell
 constexpr int kLeft = 1, kRight = 1;
 constexpr int kHigh = kUp + kDown + 1, kWide = kLeft + kRight + 1;
-constexpr int kSide = kLeft > kRight ? kLeft : kRight;  // neighbours to look at on each side
-constexpr int kCells = 16 / sizeof(float);  // of a vector
+constexpr int kSide = kLeft > kRight ? kLeft : kRight;  // neighbours that are read on each side
+constexpr int kCells = 16 / sizeof(float);  // cells of a vector
 constexpr int kWarpCols = 32 * kCells;
 constexpr int kLoaded = kRows + kHigh - 1;  // rows that a warp loads
-constexpr int kAhead = 4;  // rows on their way at once
+constexpr int kAhead = 4;  // rows in flight
 constexpr unsigned kAllLanes = 0xffffffffu;
 static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
 static_assert(kAhead <= kLoaded, "no more rows can be on their way than there are");
 static_assert(kSide <= 16 * kCells, "what the first lanes load must not be what the last ones do");
 
-// The nearest place inside: a a a | a b c d | d d d.
+// The nearest cell inside: a a a | a b c d | d d d.
 __device__ __forceinline__ long long nearest(long long i, long long n) {
   if (i < 0) return 0;
   return i < n ? i : n - 1;
 }
 
-// The cells of a vector as numbers, from to[first] on.
+// Writes the cells of a vector as numbers to to[first] and on.
 template <int kNumbers>
 __device__ __forceinline__ void unpack(float (&to)[kNumbers], int first, uint4 vector) {
   to[first] = __uint_as_float(vector.x);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void unpack(float (&to)[kNumbers], int first, uint4 v
   to[first + 3] = __uint_as_float(vector.w);
 }
 
-// The numbers from[first] and on as a vector of cells.
+// The vector of cells made of the numbers from[first] and on.
 template <int kNumbers>
 __device__ __forceinline__ uint4 packed(const float (&from)[kNumbers], int first) {
   return make_uint4(
@@ -66,14 +66,14 @@ __device__ __forceinline__ uint4 packed(const float (&from)[kNumbers], int first
       __float_as_uint(from[first + 2]), __float_as_uint(from[first + 3]));
 }
 
-// Writes a vector, in one piece.
+// Writes a vector by one store.
 __device__ __forceinline__ void put(float* to, uint4 vector) {
   asm volatile("st.global.v4.u32 [%0], { %1, %2, %3, %4 };" ::"l"(to), "r"(vector.x),
                "r"(vector.y), "r"(vector.z), "r"(vector.w)
                : "memory");
 }
 
-// What becomes of a cell, wherever it lies.
+// The new value of a cell, wherever it lies.
 __device__ __forceinline__ float cell_anywhere(
     const float* __restrict__ in, long long rows, long long cols, long long in_pitch,
     long long row, long long col) {
@@ -89,17 +89,17 @@ __device__ __forceinline__ float cell_anywhere(
   };
   float sum = 0.0f;
 #pragma unroll 1
-  for (int y = 0; y < kHigh; ++y) {  // few warps come here: code and registers are for the others
+  for (int y = 0; y < kHigh; ++y) {  // not unrolled: few warps come here
 #pragma unroll
     for (int x = 0; x < kWide; ++x) {
-      if (kWeights[y][x] == 0.0f) continue;  // reads nothing
+      if (kWeights[y][x] == 0.0f) continue;  // a weight of 0 reads no cell
       sum = fmaf(kWeights[y][x], cell(row + y - kUp, col + x - kLeft), sum);
     }
   }
   return sum;
 }
 
-// A warp whose cells may be moved as vectors. kEdge: some of what they read may lie outside.
+// Computes the cells of a warp by vectors. kEdge: some cells that are read may lie outside.
 template <bool kEdge>
 __device__ __forceinline__ void compute(
     const float* __restrict__ in, float* __restrict__ out, long long rows, long long cols,
@@ -109,7 +109,7 @@ __device__ __forceinline__ void compute(
       {0.125f, 0.5f, 0.125f},
       {0.0f, 0.125f, 0.0f},
   };
-  // How many neighbours on each side are read of every row.
+  // How many neighbours on each side are read, for each row.
   static constexpr int kSides[kLoaded] = {0, 1, 1, 0};
   const int lane = threadIdx.x % 32;
   const long long own_col = first_col + lane * kCells;
@@ -148,7 +148,7 @@ __device__ __forceinline__ void compute(
       window[y][kSide + kCells - 1 + d] = (31 - lane) * kCells < d ? beside[y % kAhead][d] : right;
     }
     if (y + kAhead < kLoaded) {
-      if (kEdge) asm volatile("" ::: "memory");  // or the compiler loads all rows at once
+      if (kEdge) asm volatile("" ::: "memory");  // the compiler must not load all rows at once
       load(y + kAhead);
     }
     if (kEdge && (first_row + y < kUp || first_row + y - kUp >= rows)) {
@@ -161,7 +161,7 @@ __device__ __forceinline__ void compute(
     for (int dy = 0; dy < kHigh; ++dy) {
 #pragma unroll
       for (int dx = 0; dx < kWide; ++dx) {
-        if (kWeights[dy][dx] == 0.0f) continue;  // reads nothing
+        if (kWeights[dy][dx] == 0.0f) continue;  // a weight of 0 reads no cell
 #pragma unroll
         for (int i = 0; i < kCells; ++i) {
           sum[i] = fmaf(
@@ -183,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         long long rows, long long cols, long long in_pitch, long long out_pitch,
         unsigned tiles_across) {
   const int warp = threadIdx.x / 32;
-  // The last row of blocks comes first: like the first one it takes longer.
+  // The last row of blocks comes first, since like the first row it takes longer.
   const unsigned down = gridDim.x / tiles_across;
   const long long tile_row = (blockIdx.x / tiles_across + down - 1) % down;
   const long long tile_col = blockIdx.x % tiles_across;
@@ -195,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const bool vectors = first_col + kWarpCols <= cols && aligned(in, in_pitch) &&
                        aligned(out, out_pitch);
   constexpr int kFarUp = kUp, kFarDown = kDown, kFarLeft = kSide, kFarRight = kSide;
-  // Rows are read equally far on both sides.
+  // Rows are read to the same distance on both sides.
   const bool inner = kFarUp <= first_row && first_row + kRows + kFarDown <= rows &&
                      kFarLeft <= first_col && first_col + kWarpCols + kFarRight <= cols;
   if (vectors && inner) {
@@ -216,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// No step at all: every cell as it is.
+// For no time step at all: copies every cell.
 extern "C" __global__ void __launch_bounds__(256)
     stencil_heat_de794a2b_f32__stream_u2_x1_y4_copy(
         const float* __restrict__ in, float* __restrict__ out,

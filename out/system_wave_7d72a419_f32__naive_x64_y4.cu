@@ -35,7 +35,7 @@
 //           "offsets": [[-1, 0], [0, -1], [0, 0], [0, 1], [1, 0]], "sum": "laplace", "weights":
 //           [1.0, 1.0, -4.0, 1.0, 1.0]}]]], ["v", "u"]], "word": "wave"}
 // Config:   {"block_x": 64, "block_y": 4}
-// Template: system/naive.cu.jinja, with its partials sha256 254f7f3726857a65
+// Template: system/naive.cu.jinja, with its partials sha256 c649bc7afcf8b7a6
 //
 // Written by gen: change the template, not this file.
 
@@ -44,21 +44,21 @@ namespace system_wave_7d72a419_f32__naive_x64_y4 {
 constexpr int kBlockX = 64;  // threads along a row
 constexpr int kBlockY = 4;  // threads down the rows
 constexpr int kThreadsPerBlock = kBlockX * kBlockY;
-// How far any cell around is.
+// How far away the cells are that any update reads.
 constexpr int kUp = 1, kDown = 1;
 constexpr int kLeft = 1, kRight = 1;
-// How many cells of u are frozen at the ends.
+// How many cells of u at each end are frozen.
 constexpr int kUpOfU = 1, kDownOfU = 1;
 constexpr int kLeftOfU = 1, kRightOfU = 1;
 static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
 
-// The nearest place inside: a a a | a b c d | d d d.
+// The nearest cell inside: a a a | a b c d | d d d.
 __device__ __forceinline__ long long nearest(long long i, long long n) {
   if (i < 0) return 0;
   return i < n ? i : n - 1;
 }
 
-// The cell at a place, or what stands for it where that lies outside.
+// The cell at a position, or the value that the boundary gives it outside the array.
 __device__ __forceinline__ float cell_or_outside(
     const float* __restrict__ cells, long long rows, long long cols,
     long long row, long long col) {
@@ -116,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// A field as it is, for a call of no step, or of fewer than there are fields in a history.
+// Copies a field, for a call of no step, or of fewer steps than a history has fields.
 extern "C" __global__ void __launch_bounds__(256)
     system_wave_7d72a419_f32__naive_x64_y4_copy(
         const float* __restrict__ in, float* __restrict__ out, long long cells) {

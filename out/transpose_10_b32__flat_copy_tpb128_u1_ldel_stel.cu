@@ -11,7 +11,7 @@
 //           all_vectors, rows * cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"load_modifier": "el", "store_modifier": "el", "threads_per_block": 128, "unroll": 1}
-// Template: transpose/flat_copy.cu.jinja, with its partials sha256 d32e99bd4ab50270
+// Template: transpose/flat_copy.cu.jinja, with its partials sha256 91f5adb5a59a4000
 //
 // Written by gen: change the template, not this file.
 
@@ -23,8 +23,8 @@ constexpr int kThreadsPerBlock = 128;
 constexpr int kVector = 16 / kSize;  // elements of a vector
 static_assert(kVector * kSize == 16, "vectors hold whole elements");
 
-// A load of what is read once, which yet leaves the L2 last: what is written leaves it first, and
-// steadily.
+// A load whose line is evicted from the L2 last although it is read only once: so the lines that
+// are written are evicted first, and in a steady stream.
 __device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
 #if __CUDA_ARCH__ >= 800
   unsigned long long policy;
@@ -39,7 +39,8 @@ __device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
 #endif
 }
 
-// A store of what leaves the L2 last: whoever reads the output next finds much of it there.
+// A store whose line is evicted from the L2 last: the next kernel that reads the output finds much
+// of it there.
 __device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
 #if __CUDA_ARCH__ >= 800
   unsigned long long policy;
@@ -53,7 +54,7 @@ __device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
 #endif
 }
 
-// Copies a block's runs by elements: for runs that begin between vectors, or end there.
+// Copies the runs of a block element by element, where runs do not begin and end at whole vectors.
 __device__ __noinline__ void copy_elements(
     const unsigned* __restrict__ in, unsigned* __restrict__ out, long long run,
     long long in_step, long long out_step, unsigned vectors, unsigned per_run) {
@@ -68,8 +69,8 @@ __device__ __noinline__ void copy_elements(
   }
 }
 
-// Nothing moves within a run of run_elements.
-// It has run_vectors vectors; all_vectors is 1 where the last one is full, else 0.
+// The order of elements within a run of run_elements stays.
+// The run has run_vectors vectors; all_vectors is 1 where the last one is full, else 0.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__flat_copy_tpb128_u1_ldel_stel(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,

@@ -11,7 +11,7 @@
 //           all_vectors, rows * cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"store_modifier": "el", "threads_per_block": 256, "unroll": 2}
-// Template: transpose/flat_copy.cu.jinja, with its partials sha256 d32e99bd4ab50270
+// Template: transpose/flat_copy.cu.jinja, with its partials sha256 91f5adb5a59a4000
 //
 // Written by gen: change the template, not this file.
 
@@ -23,7 +23,8 @@ constexpr int kThreadsPerBlock = 256;
 constexpr int kVector = 16 / kSize;  // elements of a vector
 static_assert(kVector * kSize == 16, "vectors hold whole elements");
 
-// A store of what leaves the L2 last: whoever reads the output next finds much of it there.
+// A store whose line is evicted from the L2 last: the next kernel that reads the output finds much
+// of it there.
 __device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
 #if __CUDA_ARCH__ >= 800
   unsigned long long policy;
@@ -37,7 +38,7 @@ __device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
 #endif
 }
 
-// Copies a block's runs by elements: for runs that begin between vectors, or end there.
+// Copies the runs of a block element by element, where runs do not begin and end at whole vectors.
 __device__ __noinline__ void copy_elements(
     const unsigned* __restrict__ in, unsigned* __restrict__ out, long long run,
     long long in_step, long long out_step, unsigned vectors, unsigned per_run) {
@@ -52,8 +53,8 @@ __device__ __noinline__ void copy_elements(
   }
 }
 
-// Nothing moves within a run of run_elements.
-// It has run_vectors vectors; all_vectors is 1 where the last one is full, else 0.
+// The order of elements within a run of run_elements stays.
+// The run has run_vectors vectors; all_vectors is 1 where the last one is full, else 0.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__flat_copy_tpb256_u2_stel(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,

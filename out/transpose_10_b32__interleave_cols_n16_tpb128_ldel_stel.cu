@@ -12,7 +12,7 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"count": 16, "few": "cols", "load_modifier": "el", "store_modifier": "el",
 //           "threads_per_block": 128}
-// Template: transpose/interleave.cu.jinja, with its partials sha256 6230372c93ff572e
+// Template: transpose/interleave.cu.jinja, with its partials sha256 560ff44035f0be17
 //
 // Written by gen: change the template, not this file.
 
@@ -25,14 +25,14 @@ constexpr int kVector = 16 / kSize;  // elements of a vector
 constexpr int kSpan = kThreadsPerBlock * kVector;  // rows that a block moves
 static_assert(kVector * kSize == 16, "vectors hold whole elements");
 static_assert(kThreadsPerBlock % 32 == 0, "whole warps exchange vectors");
-// Given fewer registers, the compiler would stage vectors before the last load has begun.
-constexpr int kRegisters = 4 * kCount + 48;  // of a thread: its vectors, and the rest
-constexpr int kBlocks = 65536 / (kThreadsPerBlock * kRegisters);  // on a multiprocessor
+// With fewer registers the compiler would stage vectors before the last load is issued.
+constexpr int kRegisters = 4 * kCount + 48;  // registers of a thread: its vectors, and others
+constexpr int kBlocks = 65536 / (kThreadsPerBlock * kRegisters);  // blocks of a multiprocessor
 static_assert(kBlocks > 0, "a block finds its registers");
 
-constexpr int kWords = kSize / 4;  // of an element
+constexpr int kWords = kSize / 4;  // words of an element
 
-// Parts vectors of rows that follow each other into one of each column.
+// Splits the vectors of consecutive rows into one vector of each column.
 __device__ __forceinline__ void part(
     const unsigned (&together)[kCount * 4], unsigned (&apart)[kCount][4]) {
 #pragma unroll
@@ -44,8 +44,8 @@ __device__ __forceinline__ void part(
   }
 }
 
-// A load of what is read once, which yet leaves the L2 last: what is written leaves it first, and
-// steadily.
+// A load whose line is evicted from the L2 last although it is read only once: so the lines that
+// are written are evicted first, and in a steady stream.
 __device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
 #if __CUDA_ARCH__ >= 800
   unsigned long long policy;
@@ -60,7 +60,8 @@ __device__ __forceinline__ uint4 ld_evict_last(const uint4* from) {
 #endif
 }
 
-// A store of what leaves the L2 last: whoever reads the output next finds much of it there.
+// A store whose line is evicted from the L2 last: the next kernel that reads the output finds much
+// of it there.
 __device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
 #if __CUDA_ARCH__ >= 800
   unsigned long long policy;
@@ -74,19 +75,19 @@ __device__ __forceinline__ void st_evict_last(uint4* to, const uint4& value) {
 #endif
 }
 
-// Where the block stages a vector: exchanged within a line of the banks, unless an odd stride
-// meets all of them.
+// The slot in which the block stages a vector. Vectors are permuted within each row of the banks,
+// unless an odd stride meets all banks anyway.
 __device__ __forceinline__ unsigned slot(unsigned vector) {
   return kCount % 2 == 0 ? vector ^ vector / 8 % 8 : vector;
 }
 
-// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
+// The quotient of a number below 2^31 - 1, given (2^63 - 1) / divisor: faster than a division.
 // Exact: (number + 1) * inverse / 2^63 lies below (number + 1) / divisor, by 1 / divisor at most.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }
 
-// in is rows x kCount, of which one row follows the other, out is kCount x rows.
+// in is rows x kCount, without gaps between its rows; out is kCount x rows.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocks)
     transpose_10_b32__interleave_cols_n16_tpb128_ldel_stel(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,
@@ -104,11 +105,11 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock, kBlocks)
   const auto apart_address = reinterpret_cast<unsigned long long>(apart);
   const auto together_address = reinterpret_cast<unsigned long long>(together);
   const bool aligned = (apart_address | together_address | out_pitch * kSize) % 16 == 0;
-  const int vectors = aligned ? length / kVector : 0;  // of each column: one a thread
+  const int vectors = aligned ? length / kVector : 0;  // of each column; a thread has one of each
   const int thread = threadIdx.x;
-  const int warp = thread / 32 * 32 * kCount + thread % 32;  // the first vector that it moves
+  const int warp = thread / 32 * 32 * kCount + thread % 32;  // the thread's first vector
   const uint4* from = reinterpret_cast<const uint4*>(together);
-  const int last = vectors * kCount - 1;  // it is loaded once more where others lie beyond it
+  const int last = vectors * kCount - 1;  // loaded again in the place of vectors beyond it
   if (last >= 0) {
     uint4 loaded[kCount];
 #pragma unroll

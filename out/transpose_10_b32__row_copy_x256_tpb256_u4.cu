@@ -11,7 +11,7 @@
 //           tiles_across_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"lanes": 256, "threads_per_block": 256, "unroll": 4}
-// Template: transpose/row_copy.cu.jinja, with its partials sha256 f41aefe4c0046e5c
+// Template: transpose/row_copy.cu.jinja, with its partials sha256 b74e1ae2fcbd69e7
 //
 // Written by gen: change the template, not this file.
 
@@ -21,18 +21,19 @@ constexpr int kSize = 4;  // bytes of an element
 constexpr int kLanes = 256;  // threads along a run
 constexpr int kUnroll = 4;  // vectors of each thread
 constexpr int kThreadsPerBlock = 256;
-constexpr int kRuns = kThreadsPerBlock / kLanes;  // of a block
+constexpr int kRuns = kThreadsPerBlock / kLanes;  // runs that a block copies
 constexpr int kVector = 16 / kSize;  // elements of a vector
 constexpr int kSpan = kLanes * kUnroll * kVector;  // elements of a run that a block copies
 static_assert(kThreadsPerBlock % kLanes == 0, "a block copies whole runs side by side");
 
-// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
+// The quotient of a number below 2^31 - 1, given (2^63 - 1) / divisor: faster than a division.
 // Exact: (number + 1) * inverse / 2^63 lies below (number + 1) / divisor, by 1 / divisor at most.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }
 
-// Nothing moves within a run of rows * cols elements, one for each of the other axes' places.
+// The order of elements within a run of rows * cols elements stays; there is a run for each
+// position on the other axes.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__row_copy_x256_tpb256_u4(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,

@@ -13,7 +13,7 @@
 //           * 4, 1)) / 32) * 32, 32))
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "rows", "piece": 16384, "threads_per_block": 256}
-// Template: transpose/skinny.cu.jinja, with its partials sha256 526a06e3df97f394
+// Template: transpose/skinny.cu.jinja, with its partials sha256 3e96d1a1515c23df
 //
 // Written by gen: change the template, not this file.
 
@@ -21,40 +21,40 @@ namespace transpose_10_b32__skinny_rows_b16384_tpb256 {
 
 constexpr int kThreadsPerBlock = 256;
 constexpr int kSize = 4;  // bytes of an element
-using Unit = unsigned;  // what the tile is made of
-constexpr int kElements = sizeof(Unit) / kSize;  // in a unit
-constexpr int kUnits = 16 / sizeof(Unit);  // in a vector
+using Unit = unsigned;  // the tile consists of these
+constexpr int kElements = sizeof(Unit) / kSize;  // elements of a unit
+constexpr int kUnits = 16 / sizeof(Unit);  // units of a vector
 constexpr int kVector = kUnits * kElements;  // elements of a vector
-constexpr int kLine = 128 / sizeof(Unit);  // units that all banks hold side by side
+constexpr int kLine = 128 / sizeof(Unit);  // units of a line: one row of all banks
 static_assert(kVector * kSize == 16, "vectors hold whole elements");
 
-// Where the tile holds a unit: exchanged within its line, so that steps of any length meet most
-// banks; odd steps do so anyway, and need no kSpread.
+// The slot of a unit in the tile. Units are permuted within each line, so that accesses of any
+// stride meet most banks. Odd strides do so anyway, and need no kSpread.
 template <bool kSpread = true>
 __device__ __forceinline__ unsigned slot(unsigned unit) {
   return kSpread ? unit ^ unit / kLine % kLine : unit;
 }
 
-// Where the tile, taken as elements, holds one.
+// The slot of an element, if the tile is seen as elements.
 template <bool kSpread = true>
 __device__ __forceinline__ unsigned element_slot(unsigned place) {
   return slot<kSpread>(place / kElements) * kElements + place % kElements;
 }
 
-// By how many elements the vector begins before the element in which that lies.
+// How many elements before `first` the aligned vector begins that holds it.
 __device__ __forceinline__ int early_of(const unsigned* first) {
   return reinterpret_cast<unsigned long long>(first) % 16 / kSize;
 }
 
-// The quotient of numbers below 2^16, given inverse_of the divisor: 2^32 over it, rounded up, and
-// 0 for 1.
+// The quotient of two numbers below 2^16, given inverse_of(divisor), which is 2^32 / divisor
+// rounded up, and 0 for 1.
 __device__ __forceinline__ int divide(int number, unsigned inverse) {
   return inverse == 0 ? number : __umulhi(number, inverse);
 }
 __device__ __forceinline__ unsigned inverse_of(int divisor) { return 0xffffffffu / divisor + 1; }
 
-// Reads length elements, full but at the end, of each of count rows into the tile, as they follow
-// each other in the output.
+// Reads `length` elements of each of `count` rows into the tile, in the order of the output. full:
+// the piece is not the last, shorter one.
 __device__ __forceinline__ void read_rows(
     Unit* tile, const unsigned* __restrict__ from, long long in_pitch, int length, int full,
     int count, int early) {
@@ -86,10 +86,10 @@ __device__ __forceinline__ void read_rows(
   }
 }
 
-// Writes count elements that follow each other from the tile.
+// Writes `count` consecutive elements from the tile.
 __device__ __forceinline__ void write_piece(
     const Unit* tile, unsigned* __restrict__ to, int count, int early) {
-  const int first = early > 0;  // of the vectors that lie inside
+  const int first = early > 0;  // number of the first whole vector
   const int end = (early + count) / kVector;
   uint4* vectors = reinterpret_cast<uint4*>(to - early);
 #pragma unroll 2
@@ -101,7 +101,7 @@ __device__ __forceinline__ void write_piece(
     const uint4 vector = make_uint4(x, y, z, w);
     vectors[v] = vector;
   }
-  // What is left before and behind them.
+  // The elements before and after the whole vectors.
   const int head = min(count, first * (kVector - early));
   const int tail = max(head, end * kVector - early);
   for (int i = threadIdx.x; i < head; i += kThreadsPerBlock) {
@@ -112,8 +112,8 @@ __device__ __forceinline__ void write_piece(
   }
 }
 
-// in is rows x cols, out is cols x rows; rows are few, so that a tile, which has all of them and
-// length cols, lies in one piece in the output: out_pitch is rows.
+// in is rows x cols, out is cols x rows; there are few rows. A tile has all of them and
+// `length` cols, so that it is contiguous in the output: out_pitch is rows.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__skinny_rows_b16384_tpb256(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,

@@ -10,7 +10,7 @@
 //           out_pitch, tiles_down, tiles_across)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_rows": 16, "padding": 2, "tile_dim": 16, "unroll": 2}
-// Template: transpose/tiled.cu.jinja, with its partials sha256 3bed7a20df6e40d9
+// Template: transpose/tiled.cu.jinja, with its partials sha256 1d6e588f0296dd57
 //
 // Written by gen: change the template, not this file.
 

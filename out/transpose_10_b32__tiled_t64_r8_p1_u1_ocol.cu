@@ -10,7 +10,7 @@
 //           out_pitch, tiles_down, tiles_across)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "block_rows": 8, "padding": 1, "tile_dim": 64, "unroll": 1}
-// Template: transpose/tiled.cu.jinja, with its partials sha256 3bed7a20df6e40d9
+// Template: transpose/tiled.cu.jinja, with its partials sha256 1d6e588f0296dd57
 //
 // Written by gen: change the template, not this file.
 

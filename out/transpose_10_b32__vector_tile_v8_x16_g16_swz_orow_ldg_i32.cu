@@ -15,18 +15,18 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "row", "groups": 16, "index_bits": 32, "lanes": 16, "load_modifier":
 //           "g", "spread": "swz", "vec_bytes": 8}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 0657ef1f3dc4d530
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 fef7912682551b79
 //
 // Written by gen: change the template, not this file.
 
 namespace transpose_10_b32__vector_tile_v8_x16_g16_swz_orow_ldg_i32 {
 
-constexpr int kVecBytes = 8;  // of a load and of a store
+constexpr int kVecBytes = 8;  // bytes of each load and store
 constexpr int kSize = 4;  // bytes of an element
-constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
+constexpr int kElements = kVecBytes / kSize;  // a thread transposes squares of so many elements
 constexpr int kSquaresAcross = 16;  // squares across a tile
 constexpr int kGroups = 16;  // squares down a tile
-constexpr int kPadding = 0;  // vectors after each column: slot() spreads a row over the banks
+constexpr int kPadding = 0;  // no padding: slot() spreads a row over the banks
 constexpr int kTileRows = kGroups * kElements;
 constexpr int kTileCols = kSquaresAcross * kElements;
 constexpr int kThreadsPerBlock = kSquaresAcross * kGroups;
@@ -36,7 +36,8 @@ static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
 
 constexpr int kWords = 2;  // 32-bit words of a vector
 
-// Turns kElements vectors, one of each row, into kElements vectors, one of each column.
+// Transposes a square: kElements vectors, one of each row, become kElements vectors, one of each
+// column.
 __device__ __forceinline__ void transpose_square(
     const unsigned (&rows)[kElements][kWords], unsigned (&cols)[kElements][kWords]) {
   constexpr int kPerElement = kWords / kElements;
@@ -49,17 +50,17 @@ __device__ __forceinline__ void transpose_square(
   }
 }
 
-// Where the tile holds the vector of rows group * kElements and on of a column.
+// The slot of a vector in the tile: rows group * kElements and on of a column.
 __device__ __forceinline__ int slot(int col, int group) {
   return col * kGroups + (group ^ col / kElements % kGroups);
 }
 
 using Tile = uint2[kTileCols * (kGroups + kPadding)];
 
-using Index = int;  // of an element: both arrays have less than 2^31
+using Index = int;  // an offset in elements: both arrays have less than 2^31
 
-// Moves a tile by vectors. One that lies inside has no guards, so all loads of a thread, then all
-// its stores, follow each other. start is where the thread's first vector begins.
+// Moves a tile by vectors. Where it lies inside there are no guards, so that a thread issues all
+// of its loads, then all of its stores. start is the offset of the thread's first vector.
 template <bool kInside>
 __device__ __forceinline__ void move_by_vectors(
     Tile& tile, const unsigned* __restrict__ start,
@@ -104,8 +105,8 @@ __device__ __forceinline__ void move_by_vectors(
   }
 }
 
-// Moves a tile at the edge, or one where rows begin between vectors. A function of its own, so
-// that the instructions of the others, which are most, follow each other.
+// Moves a tile at the edge, or one of arrays whose rows are not aligned. It is a separate
+// function, so that the instructions for all other tiles stay close together.
 __device__ __noinline__ void move_edge(
     Tile& tile, const unsigned* __restrict__ in, const unsigned* __restrict__ start,
     unsigned* __restrict__ out, Index rows, Index cols, Index in_pitch, Index out_pitch,
@@ -151,7 +152,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
         Index in_pitch, Index out_pitch, Index full_tiles_down, Index full_tiles_across,
         Index rows, Index cols) {
   __shared__ Tile tile;
-  // Few instructions come before the first load: of a small array, all blocks issue them at once.
+  // Few instructions come before the first load: all blocks of a small array issue them at the
+  // same time.
   const auto in_address = reinterpret_cast<unsigned long long>(in);
   const auto out_address = reinterpret_cast<unsigned long long>(out);
   const bool addresses_aligned = (in_address | out_address) % kVecBytes == 0;
@@ -160,8 +162,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
   const Index first_row = tile_row * kTileRows;
   const Index first_col = tile_col * kTileCols;
 
-  // Where the thread's first vector begins. Either way takes it, so that it is not left for after
-  // the branch, but found while that waits.
+  // The offset of the thread's first vector. Both branches use it, so that it is computed before
+  // the branch, while its condition is not known yet.
   const Index row = first_row + threadIdx.x / kSquaresAcross * kElements;
   const Index col = first_col + threadIdx.x % kSquaresAcross * kElements;
   const unsigned* start = in + (row * in_pitch + col);

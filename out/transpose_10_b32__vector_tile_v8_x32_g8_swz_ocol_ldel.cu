@@ -13,18 +13,18 @@
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"block_order": "col", "groups": 8, "lanes": 32, "load_modifier": "el", "spread":
 //           "swz", "vec_bytes": 8}
-// Template: transpose/vector_tile.cu.jinja, with its partials sha256 0657ef1f3dc4d530
+// Template: transpose/vector_tile.cu.jinja, with its partials sha256 fef7912682551b79
 //
 // Written by gen: change the template, not this file.
 
 namespace transpose_10_b32__vector_tile_v8_x32_g8_swz_ocol_ldel {
 
-constexpr int kVecBytes = 8;  // of a load and of a store
+constexpr int kVecBytes = 8;  // bytes of each load and store
 constexpr int kSize = 4;  // bytes of an element
-constexpr int kElements = kVecBytes / kSize;  // in a vector; a thread turns a square of them
+constexpr int kElements = kVecBytes / kSize;  // a thread transposes squares of so many elements
 constexpr int kSquaresAcross = 32;  // squares across a tile
 constexpr int kGroups = 8;  // squares down a tile
-constexpr int kPadding = 0;  // vectors after each column: slot() spreads a row over the banks
+constexpr int kPadding = 0;  // no padding: slot() spreads a row over the banks
 constexpr int kTileRows = kGroups * kElements;
 constexpr int kTileCols = kSquaresAcross * kElements;
 constexpr int kThreadsPerBlock = kSquaresAcross * kGroups;
@@ -34,7 +34,8 @@ static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
 
 constexpr int kWords = 2;  // 32-bit words of a vector
 
-// Turns kElements vectors, one of each row, into kElements vectors, one of each column.
+// Transposes a square: kElements vectors, one of each row, become kElements vectors, one of each
+// column.
 __device__ __forceinline__ void transpose_square(
     const unsigned (&rows)[kElements][kWords], unsigned (&cols)[kElements][kWords]) {
   constexpr int kPerElement = kWords / kElements;
@@ -47,8 +48,8 @@ __device__ __forceinline__ void transpose_square(
   }
 }
 
-// A load of what is read once, which yet leaves the L2 last: what is written leaves it first, and
-// steadily.
+// A load whose line is evicted from the L2 last although it is read only once: so the lines that
+// are written are evicted first, and in a steady stream.
 __device__ __forceinline__ uint2 ld_evict_last(const uint2* from) {
 #if __CUDA_ARCH__ >= 800
   unsigned long long policy;
@@ -63,17 +64,17 @@ __device__ __forceinline__ uint2 ld_evict_last(const uint2* from) {
 #endif
 }
 
-// Where the tile holds the vector of rows group * kElements and on of a column.
+// The slot of a vector in the tile: rows group * kElements and on of a column.
 __device__ __forceinline__ int slot(int col, int group) {
   return col * kGroups + (group ^ col / kElements % kGroups);
 }
 
 using Tile = uint2[kTileCols * (kGroups + kPadding)];
 
-using Index = long long;  // of an element
+using Index = long long;  // an offset in elements
 
-// Moves a tile by vectors. One that lies inside has no guards, so all loads of a thread, then all
-// its stores, follow each other.
+// Moves a tile by vectors. Where it lies inside there are no guards, so that a thread issues all
+// of its loads, then all of its stores.
 template <bool kInside>
 __device__ __forceinline__ void move_by_vectors(
     Tile& tile, const unsigned* __restrict__ in,
@@ -119,8 +120,8 @@ __device__ __forceinline__ void move_by_vectors(
   }
 }
 
-// Moves a tile at the edge, or one where rows begin between vectors. A function of its own, so
-// that the instructions of the others, which are most, follow each other.
+// Moves a tile at the edge, or one of arrays whose rows are not aligned. It is a separate
+// function, so that the instructions for all other tiles stay close together.
 __device__ __noinline__ void move_edge(
     Tile& tile, const unsigned* __restrict__ in,
     unsigned* __restrict__ out, Index rows, Index cols, Index in_pitch, Index out_pitch,
@@ -153,7 +154,7 @@ __device__ __noinline__ void move_edge(
   }
 }
 
-// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
+// The quotient of a number below 2^31 - 1, given (2^63 - 1) / divisor: faster than a division.
 // Exact: (number + 1) * inverse / 2^63 lies below (number + 1) / divisor, by 1 / divisor at most.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);

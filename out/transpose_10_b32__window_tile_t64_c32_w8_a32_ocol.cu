@@ -12,18 +12,18 @@
 //           out_pitch, tiles_down, tiles_across, tiles_down_inverse)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"align": 32, "block_order": "col", "tile_cols": 32, "tile_rows": 64, "warps": 8}
-// Template: transpose/window_tile.cu.jinja, with its partials sha256 6086de7bfc764bba
+// Template: transpose/window_tile.cu.jinja, with its partials sha256 9d40f303c29b400c
 //
 // Written by gen: change the template, not this file.
 
 namespace transpose_10_b32__window_tile_t64_c32_w8_a32_ocol {
 
-constexpr int kTileRows = 64;  // that a block writes of each column
+constexpr int kTileRows = 64;  // rows of each column that a block writes
 constexpr int kTileCols = 32;
 constexpr int kWarps = 8;
 constexpr int kSize = sizeof(unsigned);
-constexpr int kAlign = 32;  // bytes: what a block writes of a column begins at a multiple
-constexpr int kHalo = kAlign / kSize - 1;  // rows before its own that a block reads for that
+constexpr int kAlign = 32;  // a block writes columns from multiples of so many bytes on
+constexpr int kHalo = kAlign / kSize - 1;  // rows before its own that a block also reads, for this
 constexpr int kPadding = 1;  // spreads a column of the tile over the banks
 constexpr int kThreadsPerBlock = 32 * kWarps;
 static_assert(kAlign % kSize == 0, "a window begins at a whole element");
@@ -33,8 +33,8 @@ static_assert(kThreadsPerBlock <= 1024, "a block has at most 1024 threads");
 
 using Tile = unsigned[kTileRows + kHalo][kTileCols + kPadding];
 
-// Reads the tile at (first_row, first_col), of which rows and columns may lie outside the matrix
-// unless kInside.
+// Reads the tile at (first_row, first_col). Unless kInside, rows and columns of it may lie outside
+// the matrix.
 template <bool kInside>
 __device__ __forceinline__ void read_tile(
     Tile& tile, const unsigned* __restrict__ in, long long in_pitch, long long first_row,
@@ -49,7 +49,7 @@ __device__ __forceinline__ void read_tile(
 #pragma unroll
     for (int i = 0; i < kTileCols; i += 32) {
       const bool there = kInside || (row_there && first_col + i + lane < cols);
-      unsigned loaded = {};  // 0 where nothing is: no branch parts the loads
+      unsigned loaded = {};  // 0 outside; no branch separates the loads
       if (there) loaded = __ldg(&from[i]);
       tile[r][i + lane] = loaded;
     }
@@ -57,7 +57,7 @@ __device__ __forceinline__ void read_tile(
   }
 }
 
-// Writes the columns of the tile: of each, a window of kTileRows rows that begins at a multiple of
+// Writes of each column of the tile a window of kTileRows rows that begins at a multiple of
 // kAlign.
 template <bool kInside>
 __device__ __forceinline__ void write_tile(
@@ -84,13 +84,13 @@ __device__ __forceinline__ void write_tile(
   }
 }
 
-// The quotient of a number below 2^31 - 1, given 2^63 - 1 over the divisor: a division is slower.
+// The quotient of a number below 2^31 - 1, given (2^63 - 1) / divisor: faster than a division.
 // Exact: (number + 1) * inverse / 2^63 lies below (number + 1) / divisor, by 1 / divisor at most.
 __device__ __forceinline__ unsigned divided(unsigned number, unsigned long long inverse) {
   return __umul64hi(2 * number + 2, inverse);
 }
 
-// in is rows x cols, out is cols x rows; rows of both may begin anywhere.
+// in is rows x cols, out is cols x rows; rows of both may begin at any address.
 extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
     transpose_10_b32__window_tile_t64_c32_w8_a32_ocol(
         const unsigned* __restrict__ in, unsigned* __restrict__ out,

@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "grid: both fences after the ticket", ON_GRID, GRID,
-        "    __threadfence();  // the partial result is there before the ticket says so\n", "", RACE,
+        "    __threadfence();  // the partial result is visible before the ticket is counted\n", "", RACE,
         (("    if (is_last_block) __thr", "    __threadfence();\n    if (is_last_block) __thr"),),
     ),
     Mutant(

@@ -11,7 +11,7 @@ ON_CLUSTER = "reduction_sum_f32__cluster_tpb256_u2_v8_bpm0_c2"
 ON_CLUSTER_OF_ROWS = "reduction_sum_f32_axis1__cluster_tpb512_u2_v16_bpm0_c8"
 ON_CLUSTERS = "reduction_sum_f32__cluster_tpb256_u4_v16_bpm1_c8"
 
-BEGUN = "  __cluster_barrier_wait();  // all blocks have begun: their shared memory is there\n"
+BEGUN = "  __cluster_barrier_wait();  // all blocks have begun, so that their shared memory exists\n"
 MEET = "  __cluster_barrier_arrive();\n  __cluster_barrier_wait();\n"
 
 MUTANTS = (

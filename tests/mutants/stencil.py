@@ -148,7 +148,8 @@ MUTANTS = (
     Mutant("stencil: whole numbers only", ON_STENCIL, STENCIL, "{{ number }} sum[", "int sum[", WRONG),
     Mutant(
         "stencil: rows of a thread with the weights of the first", ON_STENCIL, STENCIL,
-        "const int y = j - u;  // of the weights of row u\n          if", "const int y = j;\n          if", WRONG,
+        "const int y = j - u;  // the row of weights for the cell of row u\n          if",
+        "const int y = j;\n          if", WRONG,
     ),
     Mutant(
         "stencil: a cell not read that a later row needs", ON_STENCIL, STENCIL, "is_read |= 0 <=", "is_read = 0 <=",

@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "piece: a vector before the first element", ON_FEW_COLS, FLAT,
-        "const int first = early > 0;  // of the vectors that lie inside", "const int first = 0;", OUTSIDE_READ,
+        "const int first = early > 0;  // number of the first whole vector", "const int first = 0;", OUTSIDE_READ,
         at="first vector",
     ),
     Mutant(
