@@ -146,6 +146,15 @@ class Limits:
     needed_bytes_in_flight: int | None
     figures_of: str
 
+    def __hash__(self) -> int:
+        """Found once: much that is known of a spec on a device is looked up by it."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Of numbers alone, whose hash other processes share."""
+        return hash((self.multiprocessors, self.clock_hz, self.memory_bytes_per_second, self.l2_bytes))
+
     @classmethod
     def of(cls, arch: str) -> Limits:
         """Those of an architecture's best-known device, or where it has none in the table, of the nearest that has.

@@ -88,30 +88,28 @@ class Demand(NamedTuple):
 
 def estimated_us(demand: Demand, limits: Limits, costs: Costs = COSTS) -> float:
     """The time of a call in microseconds, from cold caches."""
-    moved_bytes, blocks, threads, bytes_in_flight, loads, instructions, _, _, launches, end_seconds, serial = demand
-    resident, most, clock_hz = _resident_blocks(demand, limits), limits.multiprocessors, limits.clock_hz
+    moved_bytes, blocks, threads, bytes_in_flight, loads, instructions, registers, shared_bytes = demand[:8]
+    launches, end_seconds, serial = demand[8:]
+    most, clock_hz, warps_of_block = limits.multiprocessors, limits.clock_hz, -(-threads // WARP)
+    # Blocks that a multiprocessor holds at once; drivers take no shared memory of a block before sm_80.
+    taken = shared_bytes + limits.reserved_shared_bytes_per_block
+    resident = min(
+        limits.threads_per_multiprocessor // (warps_of_block * WARP), limits.blocks_per_multiprocessor,
+        limits.registers_per_multiprocessor // (warps_of_block * WARP * registers),
+        limits.shared_bytes_per_multiprocessor // max(taken, 1),
+    )  # fmt: skip
+    resident = max(resident, 1)
     multiprocessors = max(min(blocks, most), 1)
     on_each = min(-(-blocks // most), resident)
     of_one = min(on_each * threads * bytes_in_flight / (1e-6 * costs.load_us), costs.bytes_per_clock * clock_hz)
     bandwidth = min(limits.memory_bytes_per_second * costs.bandwidth_share, max(of_one, 1.0) * multiprocessors)
     memory = 1e6 * moved_bytes / bandwidth
     # The last wave is as long as the others, however few blocks it has.
-    rounds = max(-(-blocks // (most * resident)), 1)
-    latency = rounds * (loads * costs.load_us + (costs.block_us if blocks > most * resident else 0.0))
-    warps = blocks * -(-threads // WARP)
-    issue = 1e6 * warps * instructions / (multiprocessors * costs.issued_per_clock * clock_hz)
+    at_once = most * resident
+    rounds = max(-(-blocks // at_once), 1)
+    latency = rounds * (loads * costs.load_us + (costs.block_us if blocks > at_once else 0.0))
+    issue = 1e6 * (blocks * warps_of_block) * instructions / (multiprocessors * costs.issued_per_clock * clock_hz)
     # What is bound by one of them still shows a part of the next.
     longest, middle, _ = sorted((memory, latency, issue), reverse=True)
     busy = longest + costs.second_share * middle + costs.instruction_us * serial + costs.start_us * on_each
     return costs.launch_us + costs.next_launch_us * (launches - 1) + busy + 1e6 * end_seconds
-
-
-def _resident_blocks(demand: Demand, limits: Limits) -> int:
-    """Blocks that a multiprocessor holds at once."""
-    threads = -(-demand.threads_per_block // WARP) * WARP
-    by_registers = limits.registers_per_multiprocessor // (threads * demand.registers)
-    taken = demand.shared_bytes + limits.reserved_shared_bytes_per_block  # drivers take none before sm_80
-    by_shared = limits.shared_bytes_per_multiprocessor // max(taken, 1)
-    return max(
-        min(limits.threads_per_multiprocessor // threads, limits.blocks_per_multiprocessor, by_registers, by_shared), 1
-    )

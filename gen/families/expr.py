@@ -51,14 +51,6 @@ class Sizes(dict[str, int]):
         super().__init__(sizes)
         self.known: dict[object, tuple[Any, object]] = {}
 
-    def once(self, place: object, compute: Callable[[], R], kept: object = None) -> R:
-        """What is computed, the first time; `kept` stays, for a place that has its `id`."""
-        known = self.known.get(place)
-        if known is None:
-            known = self.known[place] = compute(), kept
-        result: R = known[0]
-        return result
-
 
 def once_a_problem(
     function: Callable[Concatenate[S, Mapping[str, int], P], R],
@@ -69,7 +61,12 @@ def once_a_problem(
     def found(spec: S, extents: Mapping[str, int], /, *given: P.args, **named: P.kwargs) -> R:
         if type(extents) is not Sizes or named:
             return function(spec, extents, *given, **named)
-        return extents.once((function, spec, *given), lambda: function(spec, extents, *given, **named))
+        place = (function, id(spec), *given)
+        known = extents.known.get(place)
+        if known is None:
+            known = extents.known[place] = function(spec, extents, *given, **named), spec  # which stays, as its id does
+        result: R = known[0]
+        return result
 
     return found
 

@@ -78,13 +78,18 @@ class Plan:
 
     @cached_property
     def grids(self) -> tuple[tuple[Expr, ...], ...]:
-        """The grids of its launches, each once: launches that differ in their arrays have one and the same."""
-        return tuple(dict.fromkeys(launch.grid for launch in self.launches))
+        """Blocks along x, y and z of its launches, each grid once; along y and z only where there may be more than one.
+
+        Launches that differ in their arrays have one and the same grid.
+        """
+        found = dict.fromkeys(launch.grid for launch in self.launches)
+        return tuple((across, *(one for one in behind if one != ONE)) for across, *behind in found)
 
     @cached_property
     def shared_bytes(self) -> tuple[Expr, ...]:
-        """The shared memory of its launches, likewise."""
-        return tuple(dict.fromkeys(launch.shared_bytes for launch in self.launches))
+        """The shared memory of its launches, each number of bytes once, if they take any."""
+        found = dict.fromkeys(launch.shared_bytes for launch in self.launches)
+        return tuple(one for one in found if one != ZERO)
 
     def turns(self) -> Iterator[tuple[Launch, ...]]:
         """The launches that are repeated together: each with those that follow it."""
@@ -125,7 +130,9 @@ def beyond_grid(blocks: int, *behind: int) -> str | None:
     """Why a grid cannot hold so many blocks along x, and so many along y and z; None if it can."""
     if blocks > MAX_GRID_X:
         return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}"
-    most = max(behind, default=0)
+    if not behind:
+        return None
+    most = max(behind)
     return f"it takes {most} blocks along y or z; a grid has at most {MAX_GRID_YZ}" if most > MAX_GRID_YZ else None
 
 

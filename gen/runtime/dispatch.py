@@ -248,10 +248,15 @@ class Chooser:
                 return made
         return None
 
-    def _candidates(self, shape_class: str, extents: Extents) -> Iterator[Variant]:
-        """Of what is often fast, the first that can compute the sizes."""
-        able = (made for made in self._others(shape_class) if self._unsupported_extents(made, extents) is None)
-        return islice(able, self.family.most_candidates)
+    def _candidates(self, shape_class: str, extents: Extents, able: Variant | None = None) -> Iterator[Variant]:
+        """Of what is often fast, the first that can compute the sizes, as one of them is known to be able to."""
+        left = self.family.most_candidates
+        for made in self._others(shape_class):
+            if made is able or self._unsupported_extents(made, extents) is None:
+                yield made
+                left -= 1
+                if left == 0:
+                    return
 
     def covering(self, choice: Choice, extents: Extents) -> Choice:
         """The choice, or base if the chosen variant cannot take these sizes.
@@ -324,9 +329,11 @@ class Chooser:
         slow = self._slow_path_reason(choice.variant, extents, alignment) if supported and own is None else None
         if supported and own is None and slow is None:
             return None
-        candidates = self._candidates(shape_class, extents)
-        times = [(self._estimated_us(made, extents, alignment), made) for made in candidates]
-        known = [(time, made) for time, made in times if time is not None]
+        known: list[tuple[float, Variant]] = []
+        for made in self._candidates(shape_class, extents, choice.variant if supported else None):
+            time = own if supported and made is choice.variant else self._estimated_us(made, extents, alignment)
+            if time is not None:
+                known.append((time, made))
         if not known:
             return None
         (first_us, first), (least, made) = known[0], min(known, key=lambda one: one[0])
@@ -349,11 +356,8 @@ class Chooser:
         return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
 
     def _estimated_us(self, made: Variant, extents: Extents, alignment: int) -> float | None:
-        def found() -> float | None:
-            demand = made.algorithm.demand(made.spec, made.config, extents, alignment, self._limits)
-            return None if demand is None else estimated_us(demand, self._limits)
-
-        return found() if type(extents) is not Sizes else extents.once(("time", id(made)), found, made)
+        demand = made.algorithm.demand(made.spec, made.config, extents, alignment, self._limits)
+        return None if demand is None else estimated_us(demand, self._limits)
 
     def _wider(self, made: Variant) -> Iterator[Variant]:
         """The same variant for all sizes, where it is for some."""
@@ -465,10 +469,7 @@ class Chooser:
         return made.algorithm.slow_path_reason(made.spec, made.config, extents, alignment, self._limits)
 
     def _unsupported_extents(self, made: Variant, extents: Extents) -> str | None:
-        def found() -> str | None:
-            return made.algorithm.unsupported_extents(made.spec, made.config, extents, self._limits)
-
-        return found() if type(extents) is not Sizes else extents.once(("unsupported", id(made)), found, made)
+        return made.algorithm.unsupported_extents(made.spec, made.config, extents, self._limits)
 
     def _why(self, winner: Winner) -> str:
         why = f"tuned on {winner.device} for {winner.words}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import ceil, prod
+from functools import lru_cache
+from math import ceil
 
 from gen.arch import WARP
 from gen.dtypes import U32
@@ -75,8 +76,38 @@ def demand_of(
         reduces: whether warps of a block combine their states.
         issuing: the share of warps of which a thread reads anything; as many as are busy unless given.
     """
-    state, items = state_of(spec), vec_bytes // spec.dtype.size
-    issuing = busy if issuing is None else issuing
+    item, of_item, state_bytes, of_results = _of_spec(spec)
+    items, shared, taken = vec_bytes // item, 0.0, 0.0
+    if combine is Combine.FLAGS:
+        shared, taken = FLAGS_SECONDS, TAKEN_SECONDS
+    elif combine is Combine.TICKET:
+        shared, taken = TICKET_SECONDS, READ_SECONDS
+    outer, inner = extents.get("outer", 1), extents.get("inner", 1)
+    if registers is None:  # an element of fewer bytes takes a register, too
+        loaded = round(at_once) * max(vec_bytes, U32.size)
+        registers = min(32 + loaded // U32.size + items * state_bytes // U32.size // 2, 128)
+    if issuing is None:
+        issuing = busy
+    return Demand(
+        outer * extents["n"] * inner * item * moved_share + outer * inner * of_results,
+        max(blocks, 1),
+        threads_per_block,
+        busy * min(at_once, max(vectors, 1.0)) * vec_bytes * moved_share,
+        max(ceil(vectors / at_once), 1) + more_rounds,
+        OVERHEAD_INSTRUCTIONS + more_instructions + issuing * vectors * (6 + walk + items * of_item),
+        registers,
+        shared_bytes,
+        2 if combine is Combine.SECOND_PASS else 1,
+        shared + BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP) + taken * handed
+        + IN_TURN_SECONDS * in_turn,
+        more_instructions,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _of_spec(spec: ReductionSpec) -> tuple[int, float, int, int]:
+    """Bytes of an element, instructions for it, bytes of a state, and of the results of one place."""
+    state = state_of(spec)
     if state.bytes_summed or state.packed:
         of_item = 0.4
     elif state.moments or state.indexed:
@@ -84,30 +115,10 @@ def demand_of(
     else:
         of_item = float(len(state.parts)) * (2 if spec.dtype.size < U32.size else 1)
     of_item *= 2 if state.bytes > U32.size and not state.indexed else 1
-    elements = prod([extents.get("outer", 1), extents["n"], extents.get("inner", 1)])
-    results = extents.get("outer", 1) * extents.get("inner", 1)
-    moved = elements * spec.dtype.size * moved_share + results * sum(dtype.size for _, _, dtype in spec.results)
-    taken = {Combine.FLAGS: TAKEN_SECONDS, Combine.TICKET: READ_SECONDS}.get(combine, 0.0) if combine else 0.0
-    shared = {Combine.TICKET: TICKET_SECONDS, Combine.FLAGS: FLAGS_SECONDS}.get(combine, 0.0) if combine else 0.0
-    reduced = BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP)
-    if registers is None:  # an element of fewer bytes takes a register, too
-        loaded = round(at_once) * max(vec_bytes, U32.size)
-        registers = min(32 + loaded // U32.size + items * state.bytes // U32.size // 2, 128)
-    return Demand(
-        moved_bytes=moved,
-        blocks=max(blocks, 1),
-        threads_per_block=threads_per_block,
-        bytes_in_flight=busy * min(at_once, max(vectors, 1.0)) * vec_bytes * moved_share,
-        rounds=max(ceil(vectors / at_once), 1) + more_rounds,
-        instructions=OVERHEAD_INSTRUCTIONS + more_instructions + issuing * vectors * (6 + walk + items * of_item),
-        registers=registers,
-        shared_bytes=shared_bytes,
-        launches=2 if combine is Combine.SECOND_PASS else 1,
-        serial_instructions=more_instructions,
-        end_seconds=shared + reduced + taken * handed + IN_TURN_SECONDS * in_turn,
-    )
+    return spec.dtype.size, of_item, state.bytes, sum(dtype.size for _, _, dtype in spec.results)
 
 
+@lru_cache(maxsize=256)
 def handed_quarters(spec: ReductionSpec) -> int:
     """Quarters of a sector's atomic that it takes to hand over a state: one for each word and state in the sector.
 

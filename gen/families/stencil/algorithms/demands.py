@@ -143,19 +143,29 @@ def demand_of_steps(
         last_seconds: that some warps take after all others, in a launch.
         moved_share: bytes that move for each one of the cells, where these fill sectors in part.
     """
+    launches, swept, of_bytes, of_rounds = _launched(spec, extents, fused, limits.l2_bytes)
+    return Demand(
+        moved_share * swept * of_bytes,
+        max(blocks, 1),
+        threads_per_block,
+        2 * bytes_in_flight,
+        rounds * of_rounds,
+        instructions * launches,
+        registers,
+        shared_bytes,
+        launches,
+        written * COLD_SECONDS + launches * last_seconds + (launches - 1) * (_STEP_SECONDS if fused == 1 else 0.0),
+    )
+
+
+@once_a_problem
+def _launched(spec: StencilSpec, extents: Extents, fused: int, l2_bytes: int) -> tuple[int, int, float, float]:
+    """Launches that fuse so many steps, bytes that one moves, and how often all together take its time for these.
+
+    The last is the same for its rounds of loads.
+    """
     launches = max(-(-extents.get(STEPS, 1) // fused), 1)
     swept = 2 * prod(extents[axis] for axis in spec.axes) * spec.dtype.size
-    cached = 1.5 * swept <= _SHARE_OF_CACHE * limits.l2_bytes
+    cached = 1.5 * swept <= _SHARE_OF_CACHE * l2_bytes
     again = launches - 1
-    return Demand(
-        moved_bytes=moved_share * swept * (1 + again * (_CACHED if cached else 1.0)),
-        blocks=max(blocks, 1),
-        threads_per_block=threads_per_block,
-        bytes_in_flight=2 * bytes_in_flight,
-        rounds=rounds * (1 + again * (_CACHED_LATENCY if cached else 1.0)),
-        instructions=instructions * launches,
-        registers=registers,
-        shared_bytes=shared_bytes,
-        launches=launches,
-        end_seconds=written * COLD_SECONDS + launches * last_seconds + again * (_STEP_SECONDS if fused == 1 else 0.0),
-    )
+    return launches, swept, 1 + again * (_CACHED if cached else 1.0), 1 + again * (_CACHED_LATENCY if cached else 1.0)

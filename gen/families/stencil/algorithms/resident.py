@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from gen.arch import WARP
 from gen.dtypes import I32, I64
-from gen.families.base import Extents, Launch, Limits, Plan
+from gen.families.base import Extents, Launch, Limits, Plan, with_limits
 from gen.families.config import Config, choice, tunable
 from gen.families.estimates import Demand
 from gen.families.expr import ONE, Expr, constant, size
@@ -207,7 +207,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
     ) -> Demand:
         """A step takes what its instructions or its loads from shared memory take, or each thread its cells."""
         image, steps = image_of(spec), steps_of_launch(extents, config.steps or max(extents.get(STEPS, 1), 1))
-        parts, sizes = _parts(spec, config), {**extents, **limits.sizes()}
+        parts, sizes = _parts(spec, config), with_limits(extents, limits)
         images, own = images_of(spec).at(extents), parts.own.at(sizes)
         blocks = parts.count.at(sizes) * images
         lines = prod(extents[axis] for axis in image.axes) // max(extents[image.axes[config.along]], 1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -122,26 +123,52 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
         self, spec: StencilSpec, config: ShiftedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         """Every vector is shifted twice; at the ends of rows, lanes load and store single cells."""
-        work, tiles = work_of(spec, limits), tiles_of(spec, config)
-        loaded, ahead = config.rows + work.reach.high - 1, _ahead(spec, config)
-        shift = _SHIFT[spec.dtype.size]
-        of_row = 16 + shift + work.cells * work.converted + SHUFFLE * work.words * work.shuffled / work.reach.high
-        of_sums = 16 + shift + work.cells * (work.terms * work.slots + work.converted)
-        vectors = loaded * of_row + config.rows * of_sums
-        at_ends = edge_share(extents["cols"], tiles.tile_cols) * work.cells * (12 * loaded + 4 * config.rows)
-        instructions = vectors + at_ends
-        waits = -(-loaded // ahead) + (at_ends > 0) + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz)
+        tiles, known = tiles_of(spec, config), _instructions(spec, config, limits)
+        at_ends = edge_share(extents["cols"], tiles.tile_cols) * known.of_ends
+        instructions = known.vectors + at_ends
         return demand_of_steps(
             spec, extents, limits, blocks=tiles.count.at(extents) * images_of(spec).at(extents),
-            threads_per_block=WARP * config.warps,
-            bytes_in_flight=VECTOR_BYTES * ahead * own_lanes(spec, config) / config.lanes,
-            rounds=waits, instructions=instructions, written=vectors,
-            registers=min(registers(spec, config), 255),
+            threads_per_block=WARP * config.warps, bytes_in_flight=known.bytes_in_flight,
+            rounds=known.rounds + (at_ends > 0) + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz),
+            instructions=instructions, written=known.vectors, registers=known.registers,
         )  # fmt: skip
 
     def bytes_in_flight(self, spec: StencilSpec, config: ShiftedConfig) -> int:
         """The rows of a lane that are on their way."""
         return VECTOR_BYTES * _ahead(spec, config)
+
+
+class _Instructions(NamedTuple):
+    """What is known of a variant before its sizes: instructions of a lane for vectors, and more at the ends of rows.
+
+    Attributes:
+        vectors: for its vectors.
+        of_ends: for single cells, where a row ends.
+        rounds: of loads of whole vectors.
+        bytes_in_flight: of a lane.
+        registers: of a thread.
+    """
+
+    vectors: float
+    of_ends: int
+    rounds: int
+    bytes_in_flight: float
+    registers: int
+
+
+@lru_cache(512)
+def _instructions(spec: StencilSpec, config: ShiftedConfig, limits: Limits) -> _Instructions:
+    work, shift, ahead = work_of(spec, limits), _SHIFT[spec.dtype.size], _ahead(spec, config)
+    loaded = config.rows + work.reach.high - 1
+    of_row = 16 + shift + work.cells * work.converted + SHUFFLE * work.words * work.shuffled / work.reach.high
+    of_sums = 16 + shift + work.cells * (work.terms * work.slots + work.converted)
+    return _Instructions(
+        vectors=loaded * of_row + config.rows * of_sums,
+        of_ends=work.cells * (12 * loaded + 4 * config.rows),
+        rounds=-(-loaded // ahead),
+        bytes_in_flight=VECTOR_BYTES * ahead * own_lanes(spec, config) / config.lanes,
+        registers=min(registers(spec, config), 255),
+    )
 
 
 def own_lanes(spec: StencilSpec, config: ShiftedConfig) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -20,7 +21,7 @@ from gen.dtypes import I32, U32
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.expr import ONE, Expr, constant, once_a_problem, size
 from gen.families.stencil.algorithms.common import (
     StencilAlgorithm,
     beyond_axes,
@@ -122,45 +123,89 @@ class Stacked(StencilAlgorithm[StackedConfig]):
         self, spec: StencilSpec, config: StackedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         """All threads find places inside, each of its own position and of its own planes."""
-        work, (loads, rows) = work_of(spec, limits), _read(spec, config.unroll)
+        known, (positions, inner, outer) = _instructions(spec, config, limits), _inside(spec, extents)
         _, _, count = _blocks(spec, config)
-        positions = prod(extents[axis] for axis in spec.axes[1:])
-        slow = extents[spec.axes[0]]
-        stacks = positions * -(-slow // config.unroll)
+        stacks = positions * -(-extents[spec.axes[0]] // config.unroll)
         blocks = max(count.at(extents), 1)
         # Stacks of a warp that lie behind each other: whether they lie in the same banks.
         apart = positions * config.unroll * spec.dtype.size % _BANK_BYTES
         behind = -(-WARP // max(positions, 1))
         lines = max(behind * gcd(apart, _BANK_BYTES) / _BANK_BYTES, WARP * spec.dtype.size / _BANK_BYTES, 1.0)
-        high, *wide = (before + 1 + after for before, after in zip(work.reach.before, work.reach.after, strict=True))
-        words = [boundary if isinstance(boundary, str) else "mirror" for boundary in spec.boundaries]
-        found = _OF_PLACE[words[0]] * (high + config.unroll - 1)
-        # Where all columns lie inside, those of a row lie beside one place; a warp goes both ways if its threads do.
-        insides = [max(extents[axis] + 1 - extent, 0) for axis, extent in zip(spec.axes[1:], wide, strict=True)]
-        share = prod(insides[:-1]) / max(positions, 1)
-        inner = min(share * (insides[-1] + (WARP - 1) * min(insides[-1], 1)), 1.0)
-        outer = 1.0 - share * max(insides[-1] - (WARP - 1), 0)
-        folded = sum(_OF_PLACE[word] * extent for word, extent in zip(words[1:], wide, strict=True))
-        checks = 2 * any("constant" in ends for ends in spec.ends)
-        of_places = inner * 2 * rows + outer * (folded + (2 + checks) * loads)
-        each = (inner + outer) * (loads * (1 + work.converted) + work.terms * config.unroll * work.slots) + of_places
+        of_places = inner * 2 * known.rows + outer * known.folded
         # Of large planes no cache keeps what the stack before has read.
-        kept = 4 * positions * spec.dtype.size * (high + config.unroll) < limits.l2_bytes
-        alone = _OTHER_INSTRUCTIONS + found + each + 4 * config.unroll
-        requests = (inner + outer) * loads + config.unroll
+        kept = 4 * positions * spec.dtype.size * (known.high + config.unroll) < limits.l2_bytes
+        alone = known.alone + ((inner + outer) * known.each + of_places) + 4 * config.unroll
+        requests = (inner + outer) * known.loads + config.unroll
         instructions = (alone + requests * LOAD * lines) * stacks / (blocks * config.threads_per_block)
         return demand_of_steps(
             spec, extents, limits, blocks=blocks, threads_per_block=config.threads_per_block,
             bytes_in_flight=spec.dtype.size * config.unroll,
             rounds=1 + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz), instructions=instructions,
             written=alone, registers=_REGISTERS,
-            moved_share=1.0 if kept else 1 + (high - 1) / (2 * config.unroll),
-            last_seconds=_WAIT_SECONDS * (high + config.unroll),
+            moved_share=1.0 if kept else 1 + (known.high - 1) / (2 * config.unroll),
+            last_seconds=_WAIT_SECONDS * (known.high + config.unroll),
         )  # fmt: skip
 
     def bytes_in_flight(self, spec: StencilSpec, config: StackedConfig) -> int:
         """The cells of its stack: their neighbours are other threads' cells."""
         return config.unroll * spec.dtype.size
+
+
+class _Instructions(NamedTuple):
+    """What is known of a variant before its sizes, of instructions of a thread above all.
+
+    Attributes:
+        high: planes, or rows of two axes, within reach of a cell.
+        loads: of a stack.
+        rows: in which these lie.
+        alone: to find its own place, and those of planes.
+        each: for what it loads, and its terms.
+        folded: to find places outside.
+    """
+
+    high: int
+    loads: int
+    rows: int
+    alone: int
+    each: float
+    folded: int
+
+
+@lru_cache(512)
+def _instructions(spec: StencilSpec, config: StackedConfig, limits: Limits) -> _Instructions:
+    work, (loads, rows), (high, *wide) = work_of(spec, limits), _read(spec, config.unroll), _within_reach(spec)
+    first, *others = (boundary if isinstance(boundary, str) else "mirror" for boundary in spec.boundaries)
+    folded = sum(_OF_PLACE[word] * extent for word, extent in zip(others, wide, strict=True))
+    checks = 2 * any("constant" in ends for ends in spec.ends)
+    return _Instructions(
+        high=high,
+        loads=loads,
+        rows=rows,
+        alone=_OTHER_INSTRUCTIONS + _OF_PLACE[first] * (high + config.unroll - 1),
+        each=loads * (1 + work.converted) + work.terms * config.unroll * work.slots,
+        folded=folded + (2 + checks) * loads,
+    )
+
+
+@once_a_problem
+def _inside(spec: StencilSpec, extents: Extents) -> tuple[int, float, float]:
+    """Positions of a plane; the shares of threads in whose warps some read inside only, and some do not.
+
+    Where all columns lie inside, those of a row lie beside one place; a warp goes both ways if its threads do.
+    """
+    positions = prod(extents[axis] for axis in spec.axes[1:])
+    wide = _within_reach(spec)[1:]
+    insides = [max(extents[axis] + 1 - extent, 0) for axis, extent in zip(spec.axes[1:], wide, strict=True)]
+    share = prod(insides[:-1]) / max(positions, 1)
+    inner = min(share * (insides[-1] + (WARP - 1) * min(insides[-1], 1)), 1.0)
+    return positions, inner, 1.0 - share * max(insides[-1] - (WARP - 1), 0)
+
+
+@lru_cache(512)
+def _within_reach(spec: StencilSpec) -> tuple[int, ...]:
+    """Cells along each axis from the first to the last that a cell reads."""
+    reach = reach_of(spec)
+    return tuple(before + 1 + after for before, after in zip(reach.before, reach.after, strict=True))
 
 
 @lru_cache(512)

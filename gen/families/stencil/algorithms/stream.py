@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -127,31 +128,66 @@ class Stream(StencilAlgorithm[StreamConfig]):
         self, spec: StencilSpec, config: StreamConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         """Cells that no whole vector of a warp holds go the slow path, one by one."""
-        work, tiles = work_of(spec, limits), _tiles(spec, config.rows, config.warps_across, config.warps_down)
-        loaded, ahead = config.rows + work.reach.high - 1, _ahead(spec, config)
-        of_row = (
-            10 + work.cells * work.converted + (2 * SHUFFLE * work.words + BESIDE) * work.shuffled / work.reach.high
-        )
-        of_sums = 10 + work.cells * (work.terms * work.slots + work.converted)
+        known = _instructions(spec, config, limits)
+        tiles = _tiles(spec, config.rows, config.warps_across, config.warps_down)
         at_ends = edge_share(extents["rows"], tiles.tile_rows) if len(spec.axes) > 1 else 0.0
-        vectors = loaded * of_row * (1 + at_ends) + config.rows * of_sums
-        cells = config.rows * work.cells
-        slow, share = cells * (30 + SLOW_TERM * work.terms), _slow_share(spec, config, extents, alignment)
+        vectors, share = known.loaded * (1 + at_ends) + known.summed, _slow_share(spec, config, extents, alignment)
         blocks = tiles.count.at(extents) * images_of(spec).at(extents)
         # A warp of such cells waits for each row of each one's neighbours; other warps hide it while there are any.
-        waits = config.rows * work.cells * (work.reach.high if len(spec.axes) > 1 else 1) if share else 0
+        waits = known.waits if share else 0
         waves = blocks / (limits.multiprocessors * BLOCKS_AT_ONCE)
         return demand_of_steps(
             spec, extents, limits, blocks=blocks,
-            threads_per_block=WARP * config.warps_across * config.warps_down, bytes_in_flight=VECTOR_BYTES * ahead,
-            rounds=-(-loaded // ahead) + at_ends + rounds_of(ONE_WARP_CLOCKS * vectors / limits.clock_hz),
-            instructions=vectors * (1 - share) + slow * share, written=vectors if share < 1 else SLOW_TERM * work.terms,
-            registers=min(registers(spec, config), 255), last_seconds=waits * SLOW_SECONDS / max(waves, 1.0),
+            threads_per_block=WARP * config.warps_across * config.warps_down, bytes_in_flight=known.bytes_in_flight,
+            rounds=known.rounds + at_ends + rounds_of(ONE_WARP_CLOCKS * vectors / limits.clock_hz),
+            instructions=vectors * (1 - share) + known.slow * share, written=vectors if share < 1 else known.slow_term,
+            registers=known.registers, last_seconds=waits * SLOW_SECONDS / max(waves, 1.0),
         )  # fmt: skip
 
     def bytes_in_flight(self, spec: StencilSpec, config: StreamConfig) -> int:
         """The rows of a lane that are on their way."""
         return VECTOR_BYTES * _ahead(spec, config)
+
+
+class _Instructions(NamedTuple):
+    """What is known of a variant before its sizes, of instructions of a lane above all.
+
+    Attributes:
+        loaded: for the rows that it loads.
+        summed: for the sums of its rows.
+        slow: for its cells, where they are computed one by one.
+        slow_term: of the text, for these.
+        waits: for rows of neighbours of such cells.
+        rounds: of loads of whole vectors.
+        bytes_in_flight: of a lane.
+        registers: of a thread.
+    """
+
+    loaded: float
+    summed: float
+    slow: int
+    slow_term: int
+    waits: int
+    rounds: int
+    bytes_in_flight: int
+    registers: int
+
+
+@lru_cache(512)
+def _instructions(spec: StencilSpec, config: StreamConfig, limits: Limits) -> _Instructions:
+    work, ahead = work_of(spec, limits), _ahead(spec, config)
+    loaded, cells = config.rows + work.reach.high - 1, config.rows * work.cells
+    of_row = 10 + work.cells * work.converted + (2 * SHUFFLE * work.words + BESIDE) * work.shuffled / work.reach.high
+    return _Instructions(
+        loaded=loaded * of_row,
+        summed=config.rows * (10 + work.cells * (work.terms * work.slots + work.converted)),
+        slow=cells * (30 + SLOW_TERM * work.terms),
+        slow_term=SLOW_TERM * work.terms,
+        waits=cells * (work.reach.high if len(spec.axes) > 1 else 1),
+        rounds=-(-loaded // ahead),
+        bytes_in_flight=VECTOR_BYTES * ahead,
+        registers=min(registers(spec, config), 255),
+    )
 
 
 def registers(spec: StencilSpec, config: StreamConfig) -> int:

@@ -19,7 +19,7 @@ from gen.dtypes import U32
 from gen.families.base import Extents, Launch, Limits, Plan, with_limits
 from gen.families.config import Config, tunable
 from gen.families.estimates import Demand
-from gen.families.expr import Expr, size
+from gen.families.expr import Expr, once_a_problem, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
     Short,
@@ -39,7 +39,7 @@ from gen.families.stencil.algorithms.common import (
     stepping,
     window_lines,
 )
-from gen.families.stencil.algorithms.demands import demand_of_steps, rounds_of, steps_of_launch, work_of
+from gen.families.stencil.algorithms.demands import Work, demand_of_steps, rounds_of, steps_of_launch, work_of
 from gen.families.stencil.shapes import edge_problems
 from gen.families.stencil.spec import StencilSpec
 
@@ -138,9 +138,10 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         work = work_of(spec, limits)
         planned, sizes = Blocks.of(spec, config), with_limits(extents, limits)
         blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
-        rows = _rows_of_warp(spec, config, extents, limits)
+        strips, used_up = planned.strips.at(sizes), config.steps * (work.mirrored.high - 1)
+        rows = _rows_of_warp(extents, strips, used_up)
         # Where strips are short, warps at the ends take longest: for what their steps use up, too.
-        at_ends = _SLOW_ROW * _rows_of_warp(spec, config, extents, limits, END_STRIPS)
+        at_ends = _SLOW_ROW * _rows_of_warp(extents, strips * END_STRIPS, used_up)
         depth = steps_of_launch(extents, config.steps)
         terms = work.terms * depth * cells_of_lane(spec, config) * work.words
         shuffled = 2 * work.mirrored.side * depth * work.words
@@ -149,8 +150,8 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
             spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=WARP,
             bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD,
             rounds=_ROUNDS + rounds_of(clocks / limits.clock_hz),
-            instructions=_issued_for_a_row(spec, config, depth, limits) * rows, written=terms * work.mirrored.high,
-            registers=min(registers(spec, config), most_registers(config)),
+            instructions=_issued_for_a_row(work, terms) * rows, written=terms * work.mirrored.high,
+            registers=_registers(spec, config),
         )  # fmt: skip
 
     def edge_cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
@@ -172,20 +173,19 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
     @override
     def arithmetic(self, spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits) -> float:
         """The terms of all rows and fused steps."""
-        depth = steps_of_launch(extents, config.steps)
-        return _issued_for_a_row(spec, config, depth, limits) * _rows_of_warp(spec, config, extents, limits)
+        work, depth = work_of(spec, limits), steps_of_launch(extents, config.steps)
+        strips = Blocks.of(spec, config).strips.at(with_limits(extents, limits))
+        terms = work.terms * depth * cells_of_lane(spec, config) * work.words
+        return _issued_for_a_row(work, terms) * _rows_of_warp(extents, strips, config.steps * (work.mirrored.high - 1))
 
 
-def _rows_of_warp(spec: StencilSpec, config: TemporalConfig, extents: Extents, limits: Limits, shorter: int = 1) -> int:
-    """How many rows a warp passes through, those that its steps use up too; strips may be so many times shorter."""
-    strips = Blocks.of(spec, config).strips.at(with_limits(extents, limits)) * shorter
-    return -(-extents["rows"] // max(strips, 1)) + config.steps * (mirrored_reach_of(spec).high - 1)
+def _rows_of_warp(extents: Extents, strips: int, used_up: int) -> int:
+    """How many rows a warp passes through in one of so many strips, those that its steps use up too."""
+    return -(-extents["rows"] // max(strips, 1)) + used_up
 
 
-def _issued_for_a_row(spec: StencilSpec, config: TemporalConfig, depth: float, limits: Limits) -> float:
-    """The instructions of a lane for a row, by their terms: shuffles and addresses are counted with these."""
-    work = work_of(spec, limits)
-    terms = work.terms * depth * cells_of_lane(spec, config) * work.words
+def _issued_for_a_row(work: Work, terms: float) -> float:
+    """The instructions of a lane for so many terms of a row: shuffles and addresses are counted with these."""
     found: float = _ISSUED_FOR_A_TERM * terms * work.slots**0.5
     return found
 
@@ -263,6 +263,7 @@ def too_narrow(spec: StencilSpec, config: Fused) -> str | None:
     return None
 
 
+@once_a_problem
 def beyond_counts(spec: StencilSpec, extents: Extents) -> str | None:
     """Why sizes cannot be counted in 32 bits, or mirrored; None if they can."""
     reach, image = mirrored_reach_of(spec), image_of(spec)
@@ -338,6 +339,11 @@ def registers(spec: StencilSpec, config: TemporalConfig) -> int:
     reach = mirrored_reach_of(spec)
     held = config.steps * (reach.high - 1) * cells_of_lane(spec, config) * words
     return 48 + held * 9 // 8 + 64 * (config.vectors - 1) + 2 * max(reach.side - 1, 0) * words
+
+
+@lru_cache(512)
+def _registers(spec: StencilSpec, config: TemporalConfig) -> int:
+    return min(registers(spec, config), most_registers(config))
 
 
 def most_registers(config: TemporalConfig) -> int:

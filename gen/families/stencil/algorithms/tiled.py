@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -181,35 +182,24 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         self, spec: StencilSpec, config: NaiveConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         """Threads at the ends of an axis, and of blocks that reach beyond them, fold the places they read."""
-        work, loads = work_of(spec, limits), loads_of_rows(spec, config.unroll)
-        # A request of a warp of several short rows touches as many lines; one of f64 always touches two.
-        lines = max(_OF_SHORT_ROW * min(spec.dtype.size / 3, 1.0) * WARP / config.block_x, spec.dtype.size / 4, 1.0)
-        terms = work.terms * config.unroll
-        high = config.block_y * config.unroll
-        at_ends = edge_share(extents["cols"], config.block_x if len(spec.axes) > 1 else config.block_x * high)
-        if len(spec.axes) > 1:
-            at_ends += (1 - at_ends) * min((config.unroll + work.reach.high) / max(extents["rows"], 1), 1.0)
-        if len(spec.axes) > 2:
-            of_planes = min((work.reach.deep - 1) / max(extents["planes"], 1), 1.0)
-            at_ends = at_ends + (1 - at_ends) * of_planes if _tests_inner(spec, config) else 1.0
-        places = work.reach.deep + work.reach.high + config.unroll + work.reach.wide
-        each = loads * (1 + 0.3 * work.converted) + terms * work.slots
-        of_place, of_address = (4, 2) if config.index_bits == 32 else (8, 5)
-        folded = at_ends * (places * of_place + loads * of_address)
-        tiles = _tiles(spec, config)
-        # Where a row has several blocks, sectors at their ends belong to two of them.
-        segment = config.block_x * spec.dtype.size
-        computed = computed_share(spec, extents)
-        own = each + (loads + config.unroll) * LOAD * lines + folded
-        copied = _OTHER_INSTRUCTIONS + 2 * config.unroll * LOAD * (1 - computed)
-        written = each + loads + folded if computed > 0 else 0.0
+        known, axes, computed = _instructions(spec, config, limits), len(spec.axes), computed_share(spec, extents)
+        at_ends = edge_share(extents["cols"], known.along)
+        if axes > 1:
+            at_ends += (1 - at_ends) * min(known.high / max(extents["rows"], 1), 1.0)
+        if axes > 2:
+            of_planes = min(known.beyond_planes / max(extents["planes"], 1), 1.0)
+            at_ends = at_ends + (1 - at_ends) * of_planes if known.tests_inner else 1.0
+        folded = at_ends * known.folded
+        own = known.loaded + folded
+        copied = _OTHER_INSTRUCTIONS + known.copied * (1 - computed)
+        written = known.written + folded if computed > 0 else 0.0
         longest = copied + (own if computed > 0 else 0.0)  # of the warps that all others wait for
         return demand_of_steps(
-            spec, extents, limits, blocks=tiles.count.at(extents), threads_per_block=config.block_x * config.block_y,
-            bytes_in_flight=spec.dtype.size * config.unroll,
+            spec, extents, limits, blocks=_tiles(spec, config).count.at(extents),
+            threads_per_block=config.block_x * config.block_y, bytes_in_flight=spec.dtype.size * config.unroll,
             rounds=1 + rounds_of(ONE_WARP_CLOCKS * longest / limits.clock_hz), instructions=copied + own * computed,
             written=written + _OTHER_INSTRUCTIONS, registers=40,
-            moved_share=1 + SECTOR_BYTES / 2 / segment if extents["cols"] > config.block_x else 1.0,
+            moved_share=known.moved_share if extents["cols"] > config.block_x else 1.0,
         )  # fmt: skip
 
     def bytes_in_flight(self, spec: StencilSpec, config: NaiveConfig) -> int:
@@ -303,6 +293,52 @@ def written_terms(spec: StencilSpec) -> int:
 def _tests_inner(spec: StencilSpec, config: NaiveConfig) -> bool:
     """Whether threads tell whether all that they read lies inside."""
     return len(spec.axes) == 2 or (len(spec.axes) == 3 and len(spec.taps) * config.unroll <= _MAX_INNER_TERMS)
+
+
+class _Instructions(NamedTuple):
+    """What is known of a variant of `naive` before its sizes, of instructions of a thread above all.
+
+    Attributes:
+        along: cells of a row that a block has.
+        high: rows that lead a thread to an end of them.
+        beyond_planes: planes that do.
+        tests_inner: whether threads tell whether all that they read lies inside.
+        loaded: with loads and stores, where all of it does.
+        written: of the text, for that.
+        folded: more where places are folded.
+        copied: of a thread that copies.
+        moved_share: bytes that move for each one of the cells, where a row has several blocks.
+    """
+
+    along: int
+    high: int
+    beyond_planes: int
+    tests_inner: bool
+    loaded: float
+    written: float
+    folded: int
+    copied: float
+    moved_share: float
+
+
+@lru_cache(512)
+def _instructions(spec: StencilSpec, config: NaiveConfig, limits: Limits) -> _Instructions:
+    work, loads, unroll = work_of(spec, limits), loads_of_rows(spec, config.unroll), config.unroll
+    # A request of a warp of several short rows touches as many lines; one of f64 always touches two.
+    lines = max(_OF_SHORT_ROW * min(spec.dtype.size / 3, 1.0) * WARP / config.block_x, spec.dtype.size / 4, 1.0)
+    each = loads * (1 + 0.3 * work.converted) + work.terms * unroll * work.slots
+    of_place, of_address = (4, 2) if config.index_bits == 32 else (8, 5)
+    return _Instructions(
+        along=config.block_x * (1 if len(spec.axes) > 1 else config.block_y * unroll),
+        high=unroll + work.reach.high,
+        beyond_planes=work.reach.deep - 1,
+        tests_inner=_tests_inner(spec, config),
+        loaded=each + (loads + unroll) * LOAD * lines,
+        written=each + loads,
+        folded=(work.reach.deep + work.reach.high + unroll + work.reach.wide) * of_place + loads * of_address,
+        copied=2 * unroll * LOAD,
+        moved_share=1 + SECTOR_BYTES / 2 / (config.block_x * spec.dtype.size),  # two blocks have those at their ends
+    )
 
 
 @lru_cache(512)

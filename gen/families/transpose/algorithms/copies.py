@@ -226,10 +226,12 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
         """Runs along the last of the other axes."""
         return size(f"batch{spec.batches - 1}") if spec.batches else ONE
 
+    @made_once
     def vectors(self, spec: TransposeSpec) -> Expr:
         """Vectors of a run, the last perhaps filled in part."""
         return (size("rows") * size("cols")).ceil_div(16 // spec.dtype.size)
 
+    @made_once
     def grid(self, spec: TransposeSpec, config: FlatCopyConfig) -> tuple[Expr, Expr, Expr]:
         """Blocks along those runs, along the axis before, and along all others."""
         behind = [size(f"batch{place}") for place in range(spec.batches - 1)]

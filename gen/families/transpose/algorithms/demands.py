@@ -7,6 +7,7 @@ finishes one of them in a clock, for a word of each thread, and issues several o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from gen.families.base import Extents
 from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand
@@ -49,7 +50,7 @@ def touched(spans: Sequence[Span], size: int, grain: int, *, aligned: bool) -> f
         aligned: whether what lies together begins at a multiple of it.
     """
     together, apart = size, 1
-    for places, step in sorted(spans, key=lambda span: span[1]):
+    for places, step in sorted(spans, key=itemgetter(1)):
         if step * size < together + grain:  # in a gap there is no whole one
             together += (places - 1) * step * size
         else:
@@ -108,16 +109,17 @@ def demand_of(
     least = 2 * max(elements_of(spec, extents), 1) * spec.dtype.size
     moved = max(least, CACHE_SHARE * SECTOR_BYTES * blocks * (read + written))
     return Demand(
-        moved_bytes=moved,
-        blocks=max(blocks, 1),
-        threads_per_block=threads_per_block,
-        bytes_in_flight=2 * max(in_flight, 0.1) * moved / least,  # whole sectors; as many are written meanwhile
-        rounds=max(rounds, 1.0),
-        instructions=prologue + instructions,
-        registers=registers,
-        shared_bytes=shared_bytes,
-        serial_instructions=serial_instructions,
-        end_seconds=COLD_SECONDS * (prologue + instructions if code is None else code),
+        moved,
+        max(blocks, 1),
+        threads_per_block,
+        2 * max(in_flight, 0.1) * moved / least,  # whole sectors; as many are written meanwhile
+        max(rounds, 1.0),
+        prologue + instructions,
+        registers,
+        shared_bytes,
+        1,
+        COLD_SECONDS * (prologue + instructions if code is None else code),
+        serial_instructions,
     )
 
 
@@ -154,10 +156,8 @@ def tile_demand(
     """
     high, wide = tile
     size, inside = spec.dtype.size, elements_of(spec, extents) / max(tiles * high * wide, 1)
-    rows, cols = min(high, extents["rows"]), min(wide, extents["cols"])
-    share = min(inside * high * wide / max(rows * cols, 1), 1.0)
-    read = touched(((rows, extents["in_pitch"]), (cols, 1)), size, SECTOR_BYTES, aligned=aligned)
-    written = touched(((cols, extents["out_pitch"]), (rows, 1)), size, SECTOR_BYTES, aligned=aligned)
+    elements, read, written = _of_tile(spec, extents, high, wide, aligned)
+    share = min(inside * high * wide / max(elements, 1), 1.0)
     return demand_of(
         spec,
         extents,
@@ -173,13 +173,19 @@ def tile_demand(
     )
 
 
+@once_a_problem
+def _of_tile(spec: TransposeSpec, extents: Extents, high: int, wide: int, aligned: bool) -> tuple[int, float, float]:
+    """Elements of a tile that lies inside as far as the matrix does; sectors that it reads, and that it writes."""
+    size, rows, cols = spec.dtype.size, min(high, extents["rows"]), min(wide, extents["cols"])
+    read = touched(((rows, extents["in_pitch"]), (cols, 1)), size, SECTOR_BYTES, aligned=aligned)
+    written = touched(((cols, extents["out_pitch"]), (rows, 1)), size, SECTOR_BYTES, aligned=aligned)
+    return rows * cols, read, written
+
+
 def edge_share(extents: Extents, tile: tuple[int, int]) -> float:
     """The share of tiles that lie outside in part."""
-    inside = 1.0
-    for name, side in zip(("rows", "cols"), tile, strict=True):
-        tiles = -(-extents[name] // side)
-        inside *= (extents[name] // side) / max(tiles, 1)
-    return 1.0 - inside
+    (rows, cols), (high, wide) = (extents["rows"], extents["cols"]), tile
+    return 1.0 - rows // high / max(-(-rows // high), 1) * (cols // wide / max(-(-cols // wide), 1))
 
 
 def whole_vectors(spec: TransposeSpec, extents: Extents, alignment: int, vec_bytes: int, *pitches: str) -> bool:

@@ -23,7 +23,7 @@ from gen.families.transpose.algorithms.common import (
     turned,
     turns,
 )
-from gen.families.transpose.algorithms.demands import LINE_BYTES, demand_of, memory, taken, touched
+from gen.families.transpose.algorithms.demands import LINE_BYTES, Span, demand_of, memory, taken, touched
 from gen.families.transpose.algorithms.packed import axes_of, measured, product
 from gen.families.transpose.spec import TransposeSpec
 
@@ -138,18 +138,15 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
     def demand(
         self, spec: TransposeSpec, config: GatherConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        size, axes = spec.dtype.size, measured(spec, extents)
-        in_steps, out_steps = (
-            [(axes.extents[a], steps[a]) for a in axes.order] for steps in (axes.in_strides, axes.out_strides)
-        )
+        size, (in_steps, out_steps, divisions) = spec.dtype.size, _steps(spec, extents)
+        (elements, _), order = _counted(spec, extents), axes_of(spec).order
         threads, unroll, together = config.threads_per_block, config.unroll, self.together(spec, config)
         # A warp looks up its lines; what a block reads of a sector stays in the first-level cache.
         lines = min(touched(taken(in_steps, WARP * together), size, LINE_BYTES, aligned=False), WARP)
-        count = min(threads * unroll * together, prod(axes.extents))
+        count = min(threads * unroll * together, elements)
         read, written = (
             touched(taken(steps, count), size, SECTOR_BYTES, aligned=False) for steps in (in_steps, out_steps)
         )
-        divisions, elements = sum(extent > 1 for extent in axes.extents), _counted(spec, extents)[0]
         again = 1 + _SCATTERED * min(lines / WARP, 1.0) if elements * size > _CACHED_BYTES else _CACHED
         of_row = _OF_AXIS * max(divisions - 1, 1)
         of_load = memory(size) + _OF_LINE * lines
@@ -167,7 +164,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
             in_flight=unroll * together * size,
             instructions=unroll * (of_vector + together * of_load),
             prologue=12,
-            code=20 + unroll * ((28 if together > 1 else 10) * len(axes.order) + 6 * together - 8),
+            code=20 + unroll * ((28 if together > 1 else 10) * len(order) + 6 * together - 8),
         )
 
     def bytes_in_flight(self, spec: TransposeSpec, config: GatherConfig) -> int:
@@ -178,6 +175,16 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
 def _out_row(spec: TransposeSpec) -> str:
     """The extent that is the pitch of the output's rows."""
     return spec.operands[1].pitch
+
+
+@once_a_problem
+def _steps(spec: TransposeSpec, extents: Extents) -> tuple[tuple[Span, ...], tuple[Span, ...], int]:
+    """The axes in the order of the output, with strides in the input, and in the output; how many are longer than 1."""
+    axes = measured(spec, extents)
+    in_steps, out_steps = (
+        tuple((axes.extents[axis], steps[axis]) for axis in axes.order) for steps in (axes.in_strides, axes.out_strides)
+    )
+    return in_steps, out_steps, sum(extent > 1 for extent in axes.extents)
 
 
 @once_a_problem

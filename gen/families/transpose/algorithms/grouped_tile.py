@@ -185,8 +185,7 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
         if most > MAX_DIVIDEND:
             return f"it numbers {most} rows, columns or tiles; it takes {MAX_DIVIDEND} at most"
         if config.index_bits == 32:
-            for end in ("in", "out"):
-                furthest = _furthest(spec, extents, end)
+            for furthest in _furthest(spec, extents):
                 if furthest >= 2**32:
                     return f"an element may lie {furthest} from its first one; with 32 bits it is {2**32 - 1} at most"
         return None
@@ -265,7 +264,7 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
         nbytes, per, threads = spec.dtype.size, self.elements(spec, config), config.threads_per_block
         high, wide = self.tile(spec, config)
         count = self.tiles(spec, config).at(extents)
-        rows, cols, others = (extents[f"group_{what}"] for what in ("rows", "cols", "others"))
+        rows, cols, others = extents["group_rows"], extents["group_cols"], extents["group_others"]
         inside = rows * cols * others / max(count * high * wide, 1)
         share = min(inside * high * wide / max(min(high, rows) * min(wide, cols), 1), 1.0)
         if rows * cols * others * nbytes > _CACHED_BYTES and min(high, wide) * nbytes < _SHORT_BYTES:
@@ -276,14 +275,15 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
             of_thread = config.unroll * per * per * (4 * memory(nbytes) + 36)
         if nbytes < 4:  # tiles that lie outside in part ask of each element whether it is there
             of_thread *= 2 - (rows // high * high) * (cols // wide * wide) / max(rows * cols, 1)
+        read, written = _sectors(spec, extents, high, wide)
         of_places = ceil_div(high + wide, threads) * (_OF_AXIS * config.axes + 12)
         return demand_of(
             spec,
             extents,
             blocks=count,
             threads_per_block=threads,
-            read=share * _sectors(spec, extents, "in", high, wide),
-            written=share * _sectors(spec, extents, "out", high, wide),
+            read=share * read,
+            written=share * written,
             in_flight=inside * config.unroll * per * per * nbytes if by_vectors else 4 * inside * nbytes,
             rounds=1.0 if by_vectors else config.unroll * per * per / 4,
             instructions=of_thread * (0.3 + 0.7 * inside) + of_places,
@@ -317,15 +317,15 @@ def _spans(spec: TransposeSpec, extents: Extents, end: str) -> tuple[list[Span],
 
 
 @once_a_problem
-def _furthest(spec: TransposeSpec, extents: Extents, end: str) -> int:
-    """How far the last element of an array lies from its first one."""
-    rows, cols = _spans(spec, extents, end)
-    return sum((extent - 1) * stride for extent, stride in (*rows, *cols))
+def _furthest(spec: TransposeSpec, extents: Extents) -> list[int]:
+    """How far the last element of the input lies from its first one, and that of the output."""
+    both = (_spans(spec, extents, end) for end in ("in", "out"))
+    return [sum((extent - 1) * stride for extent, stride in (*rows, *cols)) for rows, cols in both]
 
 
 @once_a_problem
-def _sectors(spec: TransposeSpec, extents: Extents, end: str, high: int, wide: int) -> float:
-    """Of a tile of so many rows and columns in one of the arrays."""
-    rows, cols = _spans(spec, extents, end)
-    spans = taken(rows[::-1], high) + taken(cols[::-1], wide)
-    return touched(spans, spec.dtype.size, SECTOR_BYTES, aligned=False)
+def _sectors(spec: TransposeSpec, extents: Extents, high: int, wide: int) -> list[float]:
+    """Of a tile of so many rows and columns in the input, and in the output."""
+    both = (_spans(spec, extents, end) for end in ("in", "out"))
+    spans = (taken(rows[::-1], high) + taken(cols[::-1], wide) for rows, cols in both)
+    return [touched(one, spec.dtype.size, SECTOR_BYTES, aligned=False) for one in spans]

@@ -439,6 +439,28 @@ def boxes_of(spec: TransposeSpec, extents: Extents) -> Boxes:
     return Boxes(tuple(axes), tuple(box), count, units, runs)
 
 
+@once_a_problem
+def _furthest(spec: TransposeSpec, extents: Extents) -> tuple[int, int]:
+    """Where a box's last word may end, in elements of the input, and of the output."""
+    boxes = boxes_of(spec, extents)
+    places = list(zip(boxes.axes, boxes.box, strict=True))
+    there = sum((some - 1) * axis.in_stride for axis, some in places)
+    return _WORD + there, _WORD + sum((some - 1) * axis.out_stride for axis, some in places)
+
+
+@once_a_problem
+def _moved(spec: TransposeSpec, extents: Extents) -> tuple[float, bool, float, float]:
+    """The share of boxes that lies inside; whether some begin early; sectors that one reads, and that it writes."""
+    found = boxes_of(spec, extents)
+    places = list(zip(found.axes, found.box, strict=True))
+    inside = prod(axis.extent for axis in found.axes) / max(found.count * found.units.elements, 1)
+    read, written = (
+        touched([(some, getattr(axis, stride)) for axis, some in places], spec.dtype.size, SECTOR_BYTES, aligned=False)
+        for stride in ("in_stride", "out_stride")
+    )
+    return inside, any(axis.extent % some for axis, some in places), read, written
+
+
 def _units(elements: int, runs: Runs, exact: bool, element: int) -> Units:
     """As the template counts them: where runs may begin within words of the output, a word more for each."""
     grain = max(_WORD // element, 1)
@@ -558,9 +580,7 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         if boxes.count > MAX_BOXES:
             return f"there are {boxes.count} boxes; it takes {MAX_BOXES} at most"
         if config.index_bits == 32:
-            for stride in ("in_stride", "out_stride"):
-                steps = zip(boxes.axes, boxes.box, strict=True)
-                furthest = _WORD + sum((places - 1) * getattr(axis, stride) for axis, places in steps)
+            for furthest in _furthest(spec, extents):
                 if furthest > 2**32:
                     return f"a box's last word may end at element {furthest}; with 32 bits it is {2**32} at most"
         return None
@@ -615,15 +635,14 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         self, spec: TransposeSpec, config: PackedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         found, threads = boxes_of(spec, extents), config.threads_per_block
-        size, box, units = spec.dtype.size, found.box, found.units
+        size, units = spec.dtype.size, found.units
         grain, unit = max(_WORD // size, 1), max(size, _WORD)
         waves = ceil_div(found.count, limits.multiprocessors * (_RESIDENT_THREADS // threads))
         blocks = ceil_div(found.count, max(min(waves, STEPS), 1))
         steps = found.count / max(blocks, 1)
-        inside = prod(axis.extent for axis in found.axes) / max(found.count * units.elements, 1)
+        inside, begun_early, read, written = _moved(spec, extents)
         whole = alignment % unit == 0
         words_read, words_written = whole and extents["box_whole_read"], whole and extents["box_whole_written"]
-        begun_early = any(axis.extent % places for axis, places in zip(found.axes, box, strict=True))
         alone = memory(size) + 2  # an element that is moved by itself
         of_read = memory(unit) + 3 if words_read else grain * alone + 4
         of_staged = grain * alone if words_read or grain == 1 else grain * (alone + 1) + 4
@@ -641,13 +660,6 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         of_place = (_INDEX * config.axes + 4) * (1 + grain if grain > 1 else 1) + _INDEX * config.axes + 4
         of_place += (_INDEX + 2) * config.axes * (grain if begun_early else 0)
         of_thread, of_unit = max(units.read, units.written) / threads, of_read + of_staged + of_written
-        read, written = (
-            touched(
-                [(places, getattr(axis, stride)) for axis, places in zip(found.axes, box, strict=True)],
-                size, SECTOR_BYTES, aligned=False,
-            )
-            for stride in ("in_stride", "out_stride")
-        )  # fmt: skip
         # Parts of sectors that other boxes have come from memory too, and short runs from many of its pages. What a box
         # that begins early has of another one it reads, and does not write.
         again = steps / CACHE_SHARE
