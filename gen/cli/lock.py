@@ -33,7 +33,9 @@ def lock(
 
     Examples: `gen lock`, `gen lock --scheduler tcp://10.0.0.1:8786`, `gen lock --off`.
     """
+    from gen.errors import GenError
     from gen.store.folder import read_specs
+    from gen.store.winners import is_locked
     from gen.tune import locked
 
     home = home_of(results)
@@ -48,12 +50,18 @@ def lock(
         else:
             output.text(f"{home} is unlocked." if was else f"{home} was not locked.")
         return
+    was = is_locked(home)
     winners = locked.lock(home, families_of(ctx))
     places: dict[str, str] = {}
     if scheduler is not None:
         from gen.tune.cluster import on_each_worker
 
-        places = dict(on_each_worker(scheduler, locked.accept, winners, read_specs(home)))
+        try:
+            places = dict(on_each_worker(scheduler, locked.accept, winners, read_specs(home)))
+        except GenError:
+            if not was:  # a command that has failed leaves the folder as it was
+                locked.unlock(home)
+            raise
     if json:
         output.data({"folder": str(home), "locked": True, "winners": len(winners), "workers": places})
         return
