@@ -73,7 +73,7 @@ class _Writer:
         self._sizes.sort(key=lambda size: size == "multiprocessors")  # what the device has comes last
         taken_names = {*named, *self._operands, *(one.name for one in self._plan.scratch), "stream", TIME.name}
         for one in expressions(self._plan):
-            self._names |= {part: part.word for part in _parts(one) if part.word}
+            self._names |= {part: part.word for part in one.parts() if part.word}
         for launch in self._plan.launches:
             values.setdefault(f"blocks{launch.entry}", launch.grid[0])
             values.setdefault(f"shared_bytes{launch.entry}", launch.shared_bytes)
@@ -84,7 +84,7 @@ class _Writer:
                 self._names.setdefault(value, name)
         self._number = 0
         for one in expressions(self._plan):
-            for part in _parts(one):
+            for part in one.parts():
                 self._shorten(part)
 
     def functions(self) -> Iterator[Function]:
@@ -200,7 +200,9 @@ class _Writer:
         """What the texts of expressions name, in order."""
         made: dict[str, str] = {}
         for one in some:
-            self._define(one, made)
+            for part in one.parts():
+                if part in self._names:
+                    made.setdefault(self._names[part], self._joined(part))
         yield from (f"  const long long {name} = {value};" for name, value in made.items())
 
     def _shorten(self, one: Expr) -> None:
@@ -209,12 +211,6 @@ class _Writer:
         for part in parts if len(self._joined(one)) > _LONG else ():
             self._number += 1
             self._names[part] = f"part_{self._number}"
-
-    def _define(self, one: Expr, made: dict[str, str]) -> None:
-        for operand in one.operands:
-            self._define(operand, made)
-        if one in self._names:
-            made.setdefault(self._names[one], self._joined(one))
 
     def _text(self, one: Expr) -> str:
         """An expression as C++ over variables of `long long`."""
@@ -275,13 +271,6 @@ def listed(some: Sequence[str], end: str, indent: str, width: int) -> Iterator[s
             line = indent
         line += added if line == indent else " " + added
     yield line if some else indent + end
-
-
-def _parts(expression: Expr) -> Iterator[Expr]:
-    """An expression's parts, parts of parts first, and itself."""
-    for operand in expression.operands:
-        yield from _parts(operand)
-    yield expression
 
 
 def _dim3(extents: list[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial, wraps
+from functools import cached_property, lru_cache, partial, wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 Operator = Literal["+", "-", "*", "/", "%", "min", "max"]
@@ -172,10 +172,18 @@ class Expr:
 
     def words(self) -> Iterator[tuple[str, str]]:
         """Each part that has a word, and what it stands for; parts of parts first."""
-        for operand in self.operands:
-            yield from operand.words()
-        if self.word:
-            yield self.word, replace(self, word="").brief()
+        yield from ((part.word, replace(part, word="").brief()) for part in self.parts() if part.word)
+
+    def parts(self) -> Iterator[Expr]:
+        """Each object among its parts once, however many others it is a part of: parts of parts first, itself last."""
+        yield from self._parts(set())
+
+    def _parts(self, met: set[int]) -> Iterator[Expr]:
+        if id(self) not in met:
+            met.add(id(self))
+            for operand in self.operands:
+                yield from operand._parts(met)
+            yield self
 
     def _c(self, operands: list[str]) -> str:
         if self.operator is None:
@@ -187,9 +195,17 @@ class Expr:
 
     def names(self) -> frozenset[str]:
         """The sizes it needs."""
-        if self.operator is None:
-            return frozenset((self.name,)) if self.name else frozenset()
-        return frozenset().union(*(operand.names() for operand in self.operands))
+        return frozenset(part.name for part in self.parts() if part.name)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.number, self.name, self.operator, self.operands))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_hash"}  # another in each process
 
     def __str__(self) -> str:
         return _bare(self.c())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
+from functools import lru_cache
 from heapq import nlargest
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -118,6 +119,7 @@ def named_variant(family: Family[Any], named: Named) -> Variant:
     return variant(family, spec, algorithm, config)
 
 
+@lru_cache(maxsize=128)  # as many as a catalogue has are asked for again and again
 def legal_space(algorithm: Algorithm[Any, Any], spec: Spec) -> tuple[Config, ...]:
     """Every legal config of an algorithm for a spec."""
     if not isinstance(spec, algorithm.takes):

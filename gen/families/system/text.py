@@ -200,4 +200,4 @@ def inputs_of(spec: SystemSpec) -> Mapping[str, object]:
 
 def reach_of(spec: SystemSpec) -> Sides:
     """How far any update reads."""
-    return Sides(*spec.reach(*spec.updated))
+    return Sides(spec.before, spec.after)
