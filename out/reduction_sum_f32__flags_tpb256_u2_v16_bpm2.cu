@@ -9,7 +9,7 @@
 //
 // Let:      blocks = max(min((n + 2047) / 2048, multiprocessors * 2), 1)
 // Launch:   <<<blocks, 256>>>(in, out, slots, n)
-// Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
+// Scratch:  slots, min(blocks - 1, 1) * blocks * 8 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 256, "unroll": 2, "vec_bytes": 16}

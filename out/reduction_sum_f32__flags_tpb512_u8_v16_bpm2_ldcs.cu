@@ -9,7 +9,7 @@
 //
 // Let:      blocks = max(min((n + 16383) / 16384, multiprocessors * 2), 1)
 // Launch:   <<<blocks, 512>>>(in, out, slots, n)
-// Scratch:  slots, (min(blocks - 1, 1) * blocks) * 8 bytes, 0 before the first launch
+// Scratch:  slots, min(blocks - 1, 1) * blocks * 8 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "load_modifier": "cs", "threads_per_block": 512, "unroll": 8,

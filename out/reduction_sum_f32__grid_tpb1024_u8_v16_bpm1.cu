@@ -7,7 +7,7 @@
 //
 // Let:      blocks = max(min((n + 32767) / 32768, multiprocessors), 1)
 // Launch:   <<<blocks, 1024>>>(in, out, partials, ticket, n)
-// Scratch:  partials, (min(blocks - 1, 1) * blocks) * 4 bytes
+// Scratch:  partials, min(blocks - 1, 1) * blocks * 4 bytes
 // Scratch:  ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}

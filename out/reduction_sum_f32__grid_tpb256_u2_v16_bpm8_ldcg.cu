@@ -7,7 +7,7 @@
 //
 // Let:      blocks = max(min((n + 2047) / 2048, multiprocessors * 8), 1)
 // Launch:   <<<blocks, 256>>>(in, out, partials, ticket, n)
-// Scratch:  partials, (min(blocks - 1, 1) * blocks) * 4 bytes
+// Scratch:  partials, min(blocks - 1, 1) * blocks * 4 bytes
 // Scratch:  ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}

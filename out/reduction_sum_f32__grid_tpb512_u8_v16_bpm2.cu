@@ -7,7 +7,7 @@
 //
 // Let:      blocks = max(min((n + 16383) / 16384, multiprocessors * 2), 1)
 // Launch:   <<<blocks, 512>>>(in, out, partials, ticket, n)
-// Scratch:  partials, (min(blocks - 1, 1) * blocks) * 4 bytes
+// Scratch:  partials, min(blocks - 1, 1) * blocks * 4 bytes
 // Scratch:  ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}

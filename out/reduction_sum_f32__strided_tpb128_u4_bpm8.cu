@@ -4,14 +4,11 @@
 // For axes that alternate between kept and reduced ones, and arrays with gaps: every result has
 // one or more blocks, whose threads go from element to element over all reduced axes.
 //
-// Launch:   <<<outer * max(min((n + 511) / 512, (multiprocessors * 8) / max(outer, 1)), 1),
-//           128>>>(in, out, partials, tickets, max(min((n + 511) / 512, (multiprocessors * 8) /
-//           max(outer, 1)), 1), n, k0, ks0, k1, ks1, k2, ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2,
-//           r3, rs3)
-// Scratch:  partials, (min(max(min((n + 511) / 512, (multiprocessors * 8) / max(outer, 1)), 1) -
-//           1, 1) * (multiprocessors * 8)) * 4 bytes
-// Scratch:  tickets, (min(max(min((n + 511) / 512, (multiprocessors * 8) / max(outer, 1)), 1) - 1,
-//           1) * (multiprocessors * 8)) * 4 bytes, 0 before the first launch
+// Let:      splits = max(min((n + 511) / 512, multiprocessors * 8 / max(outer, 1)), 1)
+// Launch:   <<<outer * splits, 128>>>(in, out, partials, tickets, splits, n, k0, ks0, k1, ks1, k2,
+//           ks2, k3, ks3, r0, rs0, r1, rs1, r2, rs2, r3, rs3)
+// Scratch:  partials, min(splits - 1, 1) * multiprocessors * 8 * 4 bytes
+// Scratch:  tickets, min(splits - 1, 1) * multiprocessors * 8 * 4 bytes, 0 before the first launch
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}

@@ -7,17 +7,17 @@
 //
 // Let:      tiles_down = (rows + 7) / 8
 // Let:      tiles_across = (cols + 127) / 128
-// Launch:   <<<tiles_down * tiles_across, 128>>>(in, out, rows, cols, in_pitch, out_pitch,
-//           tiles_across), min(steps, 1) * (steps % 2) times; then in and out change places; then
-//           out and spare change places
-// Launch:   <<<tiles_down * tiles_across, 128>>>(in, spare, rows, cols, in_pitch, out_pitch,
-//           tiles_across), min(steps, 1) * (1 - (steps % 2)) times; then in and spare change
+// Let:      blocks = tiles_down * tiles_across
+// Launch:   <<<blocks, 128>>>(in, out, rows, cols, in_pitch, out_pitch, tiles_across), min(steps,
+//           1) * (steps % 2) times; then in and out change places; then out and spare change
 //           places
-// Launch:   <<<tiles_down * tiles_across, 128>>>(in, out, rows, cols, out_pitch, out_pitch,
-//           tiles_across), steps - min(steps, 1) times; then in and out change places
-// Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
+// Launch:   <<<blocks, 128>>>(in, spare, rows, cols, in_pitch, out_pitch, tiles_across),
+//           min(steps, 1) * (1 - steps % 2) times; then in and spare change places
+// Launch:   <<<blocks, 128>>>(in, out, rows, cols, out_pitch, out_pitch, tiles_across), steps -
+//           min(steps, 1) times; then in and out change places
+// Launch:   .._copy <<<(rows * cols + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
-// Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(steps, 1), 2) - 1) bytes
+// Scratch:  spare, rows * out_pitch * 4 * (min(max(steps, 1), 2) - 1) bytes
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"rows": 2, "warps_across": 1, "warps_down": 4}

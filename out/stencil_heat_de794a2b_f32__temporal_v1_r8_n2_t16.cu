@@ -7,26 +7,25 @@
 //
 // Let:      inner_across = (max(cols, 112) - 112) / 96
 // Let:      across = (cols + 95) / 96
-// Let:      strips = min(max(min((multiprocessors * 16) / max(inner_across + ((across -
-//           inner_across) * 3), 1), rows / 32), 1), rows)
+// Let:      strips = min(max(min(multiprocessors * 16 / max(inner_across + (across - inner_across)
+//           * 3, 1), rows / 32), 1), rows)
+// Let:      blocks = strips * (inner_across + (across - inner_across) * 3)
 // Let:      full_launches = steps / 16
 // Let:      launches = (steps + 15) / 16
-// Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
-//           in_pitch, out_pitch, strips, inner_across), min(full_launches, 1) * (launches % 2)
-//           times; then in and out change places; then out and spare change places
-// Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, spare, rows,
-//           cols, in_pitch, out_pitch, strips, inner_across), min(full_launches, 1) * (1 -
-//           (launches % 2)) times; then in and spare change places
-// Launch:   <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out, rows, cols,
-//           out_pitch, out_pitch, strips, inner_across), full_launches - min(full_launches, 1)
-//           times; then in and out change places
-// Launch:   .._rest <<<strips * (inner_across + ((across - inner_across) * 3)), 32>>>(in, out,
-//           rows, cols, (in_pitch * (1 - min(full_launches + 0, 1))) + (out_pitch *
-//           min(full_launches + 0, 1)), out_pitch, strips, inner_across, steps % 16), min(steps %
-//           16, 1) times
-// Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
+// Let:      last_in_pitch = in_pitch * (1 - min(full_launches, 1)) + out_pitch *
+//           min(full_launches, 1)
+// Launch:   <<<blocks, 32>>>(in, out, rows, cols, in_pitch, out_pitch, strips, inner_across),
+//           min(full_launches, 1) * (launches % 2) times; then in and out change places; then out
+//           and spare change places
+// Launch:   <<<blocks, 32>>>(in, spare, rows, cols, in_pitch, out_pitch, strips, inner_across),
+//           min(full_launches, 1) * (1 - launches % 2) times; then in and spare change places
+// Launch:   <<<blocks, 32>>>(in, out, rows, cols, out_pitch, out_pitch, strips, inner_across),
+//           full_launches - min(full_launches, 1) times; then in and out change places
+// Launch:   .._rest <<<blocks, 32>>>(in, out, rows, cols, last_in_pitch, out_pitch, strips,
+//           inner_across, steps % 16), min(steps % 16, 1) times
+// Launch:   .._copy <<<(rows * cols + 255) / 256, 256>>>(in, out, rows, cols, in_pitch,
 //           out_pitch), 1 - min(steps, 1) times
-// Scratch:  spare, ((rows * out_pitch) * 4) * (min(max(launches, 1), 2) - 1) bytes
+// Scratch:  spare, rows * out_pitch * 4 * (min(max(launches, 1), 2) - 1) bytes
 // Spec:     {"boundary": "constant", "cval": 0.0, "dtype": "f32", "shape": [3, 3], "weights":
 //           [0.0, 0.125, 0.0, 0.125, 0.5, 0.125, 0.0, 0.125, 0.0], "word": "heat"}
 // Config:   {"steps": 16, "vectors": 1, "warps_per_sm": 8, "waves": 2}
@@ -479,8 +478,9 @@ inline cudaError_t launch(
   const long long blocks = strips * (inner_across + (across - inner_across) * 3);
   const long long full_launches = steps / 16;
   const long long launches = (steps + 15) / 16;
-  const long long part_3 = in_pitch * (1 - min(full_launches + 0, 1LL));
-  const long long part_4 = out_pitch * min(full_launches + 0, 1LL);
+  const long long part_3 = in_pitch * (1 - min(full_launches, 1LL));
+  const long long part_4 = out_pitch * min(full_launches, 1LL);
+  const long long last_in_pitch = part_3 + part_4;
   const long long blocks_copy = (rows * cols + 255) / 256;
   float* now_in = const_cast<float*>(in);  // it is only read
   float* now_out = out;
@@ -510,8 +510,7 @@ inline cudaError_t launch(
   for (long long time = 0; time < min(steps % 16, 1LL); ++time) {
     if (blocks > 0) {
       stencil_heat_de794a2b_f32__temporal_v1_r8_n2_t16_rest<<<blocks, 32, 0, stream>>>(
-          now_in, now_out, rows, cols, part_3 + part_4, out_pitch, strips, inner_across,
-          steps % 16);
+          now_in, now_out, rows, cols, last_in_pitch, out_pitch, strips, inner_across, steps % 16);
     }
   }
   for (long long time = 0; time < 1 - min(steps, 1LL); ++time) {

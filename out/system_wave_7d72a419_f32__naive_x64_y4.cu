@@ -4,32 +4,31 @@
 // laplace(u), v becomes u; cells whose neighbours lie outside stay as they are.
 // Every thread computes what all fields become at one cell, straight from global memory.
 //
+// Let:      cells = rows * cols
+// Let:      blocks_copy = (cells + 255) / 256
 // Let:      tiles_down = (rows + 3) / 4
 // Let:      tiles_across = (cols + 63) / 64
+// Let:      blocks = tiles_down * tiles_across
 // Let:      rest = steps % 3
-// Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(u, u_out, rows * cols), 1 - min(steps,
-//           1) times
-// Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(v, v_out, rows * cols), 1 - min(steps,
-//           1) times
-// Launch:   .._copy <<<((rows * cols) + 255) / 256, 256>>>(u, v_out, rows * cols), 1 -
-//           min(max(steps, 1) - min(steps, 1), 1) times
-// Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_out, rows, cols,
-//           tiles_across), 1 - min(max(rest, 1) - min(rest, 1), 1) times; then u and u_out change
-//           places; then v and u_out change places; then u_out and u_spare change places
-// Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, v_out, rows, cols,
-//           tiles_across), rest / 2 times; then u and v_out change places; then v and v_out change
-//           places; then v_out and u_spare change places
-// Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_spare, rows, cols,
-//           tiles_across), min(steps, 1) * (1 - min(rest, 1)) times; then u and u_spare change
-//           places; then v and u_spare change places; then u_out and v_out change places
-// Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_out, rows, cols,
-//           tiles_across), min(max(steps, 1), 2) - 1 times; then u_out and u change places; then
-//           u_out and v change places; then u_out and u_spare change places; then u_out and v_out
-//           change places
-// Launch:   <<<tiles_down * tiles_across, dim3(64, 4, 1)>>>(u, v, m, u_out, rows, cols,
-//           tiles_across), max(steps, 2) - 2 times; then u_out and u change places; then u_out and
-//           v change places
-// Scratch:  u_spare, ((rows * cols) * 4) * (min(max(steps, 2), 3) - 2) bytes
+// Launch:   .._copy <<<blocks_copy, 256>>>(u, u_out, cells), 1 - min(steps, 1) times
+// Launch:   .._copy <<<blocks_copy, 256>>>(v, v_out, cells), 1 - min(steps, 1) times
+// Launch:   .._copy <<<blocks_copy, 256>>>(u, v_out, cells), 1 - min(max(steps, 1) - min(steps,
+//           1), 1) times
+// Launch:   <<<blocks, dim3(64, 4, 1)>>>(u, v, m, u_out, rows, cols, tiles_across), 1 -
+//           min(max(rest, 1) - min(rest, 1), 1) times; then u and u_out change places; then v and
+//           u_out change places; then u_out and u_spare change places
+// Launch:   <<<blocks, dim3(64, 4, 1)>>>(u, v, m, v_out, rows, cols, tiles_across), rest / 2
+//           times; then u and v_out change places; then v and v_out change places; then v_out and
+//           u_spare change places
+// Launch:   <<<blocks, dim3(64, 4, 1)>>>(u, v, m, u_spare, rows, cols, tiles_across), min(steps,
+//           1) * (1 - min(rest, 1)) times; then u and u_spare change places; then v and u_spare
+//           change places; then u_out and v_out change places
+// Launch:   <<<blocks, dim3(64, 4, 1)>>>(u, v, m, u_out, rows, cols, tiles_across), min(max(steps,
+//           1), 2) - 1 times; then u_out and u change places; then u_out and v change places; then
+//           u_out and u_spare change places; then u_out and v_out change places
+// Launch:   <<<blocks, dim3(64, 4, 1)>>>(u, v, m, u_out, rows, cols, tiles_across), max(steps, 2)
+//           - 2 times; then u_out and u change places; then u_out and v change places
+// Scratch:  u_spare, cells * 4 * (min(max(steps, 2), 3) - 2) bytes
 // Spec:     {"boundary": "frozen", "cval": 0.0, "dtype": "f32", "ndim": 2, "updates": [["u", ["+",
 //           ["-", ["*", 1.9375, "u"], ["*", 0.9375, "v"]], ["*", ["*", 0.25, "m"], {"of": "u",
 //           "offsets": [[-1, 0], [0, -1], [0, 0], [0, 1], [1, 0]], "sum": "laplace", "weights":

@@ -6,9 +6,10 @@
 // threads busy; up to three other axes a block needs no division to know its place along those
 // behind.
 //
-// Let:      all_vectors = 1 - min((rows * cols) % 4, 1)
-// Launch:   <<<((((rows * cols) + 3) / 4) + 511) / 512, 256>>>(in, out, ((rows * cols) + 3) / 4,
-//           all_vectors, rows * cols)
+// Let:      run_elements = rows * cols
+// Let:      run_vectors = (run_elements + 3) / 4
+// Let:      all_vectors = 1 - min(run_elements % 4, 1)
+// Launch:   <<<(run_vectors + 511) / 512, 256>>>(in, out, run_vectors, all_vectors, run_elements)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"store_modifier": "el", "threads_per_block": 256, "unroll": 2}
 // Template: transpose/flat_copy.cu.jinja, with its partials sha256 91f5adb5a59a4000

@@ -5,7 +5,7 @@
 // 16-byte vectors; where one of the two is not aligned, elements of 1 or 2 bytes by vectors that
 // are shifted into place.
 //
-// Let:      tiles_across = ((rows * cols) + 4095) / 4096
+// Let:      tiles_across = (rows * cols + 4095) / 4096
 // Let:      tiles_across_inverse = 9223372036854775807 / max(tiles_across, 1)
 // Launch:   <<<tiles_across, 256>>>(in, out, rows, cols, in_pitch, out_pitch, 1, tiles_across,
 //           tiles_across_inverse)

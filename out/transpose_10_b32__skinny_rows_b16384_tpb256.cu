@@ -4,13 +4,10 @@
 // With few columns, a tile that has all of them lies in one piece in the input, is read as it
 // lies, and written to as many long pieces; with few rows the other way round.
 //
-// Launch:   <<<((cols + (max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32) - 1)) /
-//           max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32)) * min(rows, 1), 256,
-//           (((((rows * max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32)) * 4) + 16)
-//           + 127) / 128) * 128>>>(in, out, rows, cols, in_pitch, out_pitch, 1, (cols +
-//           (max(((((rows * 0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32) - 1)) / max(((((rows *
-//           0) + 16384) / max(rows * 4, 1)) / 32) * 32, 32), max(((((rows * 0) + 16384) / max(rows
-//           * 4, 1)) / 32) * 32, 32))
+// Let:      full = max(16384 / max(rows * 4, 1) / 32 * 32, 32)
+// Let:      tiles_across = (cols + full - 1) / full
+// Launch:   <<<tiles_across * min(rows, 1), 256, (rows * full * 4 + 16 + 127) / 128 * 128>>>(in,
+//           out, rows, cols, in_pitch, out_pitch, 1, tiles_across, full)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}
 // Config:   {"few": "rows", "piece": 16384, "threads_per_block": 256}
 // Template: transpose/skinny.cu.jinja, with its partials sha256 3e96d1a1515c23df
@@ -135,8 +132,8 @@ extern "C" __global__ void __launch_bounds__(kThreadsPerBlock)
 inline cudaError_t launch(
     const void* in, void* out, long long rows, long long cols, long long in_pitch,
     long long out_pitch, cudaStream_t stream) {
-  const long long full = max((rows * 0 + 16384) / max(rows * 4, 1LL) / 32 * 32, 32LL);
-  const long long tiles_across = (cols + (full - 1)) / full;
+  const long long full = max(16384 / max(rows * 4, 1LL) / 32 * 32, 32LL);
+  const long long tiles_across = (cols + full - 1) / full;
   const long long blocks = tiles_across * min(rows, 1LL);
   const long long shared_bytes = (rows * full * 4 + 16 + 127) / 128 * 128;
   cudaError_t error = cudaFuncSetAttribute(

@@ -7,9 +7,9 @@
 //
 // Let:      tiles_across = (cols + 31) / 32
 // Let:      tiles_down = (rows + 31) / 32
-// Let:      aligned = 1 - min((in_pitch % 2) + (out_pitch % 2), 1)
-// Let:      full_tiles_down = (rows / 32) * aligned
-// Let:      full_tiles_across = (cols / 32) * aligned
+// Let:      aligned = 1 - min(in_pitch % 2 + out_pitch % 2, 1)
+// Let:      full_tiles_down = rows / 32 * aligned
+// Let:      full_tiles_across = cols / 32 * aligned
 // Launch:   <<<dim3(tiles_across, tiles_down, 1), 256>>>(in, out, in_pitch, out_pitch,
 //           full_tiles_down, full_tiles_across, rows, cols)
 // Spec:     {"axes": [1, 0], "dtype": "b32"}

@@ -5,7 +5,7 @@
 // rows, so that it begins at a whole sector of memory also where the rows of the output begin
 // anywhere.
 //
-// Let:      tiles_down = ((rows + 7) + 63) / 64
+// Let:      tiles_down = (rows + 7 + 63) / 64
 // Let:      tiles_across = (cols + 63) / 64
 // Let:      tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1)
 // Launch:   <<<tiles_down * tiles_across, dim3(32, 16, 1)>>>(in, out, rows, cols, in_pitch,

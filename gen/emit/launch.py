@@ -7,7 +7,7 @@ kernel takes they read from its text, by functions that stand last here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gen.arch import STATIC_SHARED_BYTES
@@ -39,12 +39,57 @@ def functions(made: Variant, text: str, width: int) -> tuple[Function, ...]:
         text: its kernels.
         width: the most columns of a line, where a name does not take more.
     """
+    kernels = _kernels(made, text)
+    return tuple(_Writer(made, kernels, width).functions()) if len(kernels) == len(made.plan.launches) else ()
+
+
+def names_in_header(made: Variant, text: str) -> Mapping[Expr, str]:
+    """Names for parts of a plan's expressions where the header tells of it: those of the variables of `launch`.
+
+    A grid, or a number of bytes, that stands there only once needs none.
+    """
+    plan = made.plan
+    names = _names(plan, _taken(made), _kernels(made, text))
+    shapes = [value for launch in plan.launches for value in (launch.grid[0], launch.shared_bytes)]
+    inner = {part for one in expressions(plan) for operand in one.operands for part in operand.parts()}
+    arguments = {one[1] for launch in plan.launches for one in launch.arguments if not isinstance(one, str)}
+    for value in shapes:
+        if not value.word and value not in arguments and value not in inner and shapes.count(value) == 1:
+            names.pop(value, None)
+    return names
+
+
+def _kernels(made: Variant, text: str) -> list[tuple[str, ...]]:
+    """The parameters of each launch's kernel, but of those that the text lacks."""
     plain = without_comments(text)
     found = [parameters(plain, made.name + launch.entry) for launch in made.plan.launches]
-    kernels = [taken for taken in found if taken is not None]
-    if len(kernels) < len(found):
-        return ()
-    return tuple(_Writer(made, kernels, width).functions())
+    return [taken for taken in found if taken is not None]
+
+
+def _taken(made: Variant) -> set[str]:
+    """Names that no variable of `launch` may have: of its parameters, and of what it counts."""
+    sizes = {size for one in expressions(made.plan) for size in one.names()}
+    operands, scratch = (one.name for one in made.spec.operands), (one.name for one in made.plan.scratch)
+    return {*sizes, *operands, *scratch, "stream", TIME.name}
+
+
+def _names(plan: Plan, taken: Collection[str], kernels: Sequence[tuple[str, ...]]) -> dict[Expr, str]:
+    """Names for what is computed: the words of a plan, and those of kernels' parameters, grids and shared memory."""
+    names = {part: part.word for one in expressions(plan) for part in one.parts() if part.word}
+    values: dict[str, Expr] = {}
+    for launch, parameters in zip(plan.launches, kernels, strict=False):
+        for argument, parameter in zip(launch.arguments, parameters, strict=False):
+            if not isinstance(argument, str):
+                values.setdefault(_split(parameter)[1], argument[1])
+    for launch in plan.launches:
+        values.setdefault(f"blocks{launch.entry}", launch.grid[0])
+        values.setdefault(f"shared_bytes{launch.entry}", launch.shared_bytes)
+    for name, value in values.items():
+        if value.operator is None or TIME.name in value.names():
+            continue
+        if name not in taken and name not in names.values():
+            names.setdefault(value, name)
+    return names
 
 
 class _Writer:
@@ -55,33 +100,18 @@ class _Writer:
         self._operands = {operand.name: operand for operand in made.spec.operands}
         self._moved = {name for launch in self._plan.launches for pair in launch.swap for name in pair}
         self._types: dict[str, str] = {}  # of what a kernel takes by name, the first that does: `const float*`
-        self._names: dict[Expr, str] = {}  # what is computed once, in a variable
         self._sizes: list[str] = []
-        values: dict[str, Expr] = {}
         for launch, taken in zip(self._plan.launches, kernels, strict=True):
             for argument, parameter in zip(launch.arguments, taken, strict=False):
-                kind, _, name = parameter.replace("__restrict__", " ").rpartition(" ")
                 if isinstance(argument, str):
-                    self._types.setdefault(argument, kind.rstrip())
+                    self._types.setdefault(argument, _split(parameter)[0])
                 elif argument[1].operator is None:
                     self._sizes.append(argument[1].name)
-                else:
-                    values.setdefault(name, argument[1])
         named = {size for one in expressions(self._plan) for size in one.names()}
         named.discard(TIME.name)
         self._sizes = [size for size in dict.fromkeys([*self._sizes, *sorted(named)]) if size in named]
         self._sizes.sort(key=lambda size: size == "multiprocessors")  # what the device has comes last
-        taken_names = {*named, *self._operands, *(one.name for one in self._plan.scratch), "stream", TIME.name}
-        for one in expressions(self._plan):
-            self._names |= {part: part.word for part in one.parts() if part.word}
-        for launch in self._plan.launches:
-            values.setdefault(f"blocks{launch.entry}", launch.grid[0])
-            values.setdefault(f"shared_bytes{launch.entry}", launch.shared_bytes)
-        for name, value in values.items():
-            if value.operator is None or TIME.name in value.names():
-                continue
-            if name not in taken_names and name not in self._names.values():
-                self._names.setdefault(value, name)
+        self._names = _names(self._plan, _taken(made), kernels)  # what is computed once, in a variable
         self._number = 0
         for one in expressions(self._plan):
             for part in one.parts():
@@ -185,8 +215,7 @@ class _Writer:
 
     def _argument(self, name: str, parameter: str) -> str:
         """What launch() gives to a kernel that has such a parameter."""
-        kind = parameter.replace("__restrict__", " ").rpartition(" ")[0].rstrip()
-        return f"now_{name}" if name in self._moved else self._converted(name, kind)
+        return f"now_{name}" if name in self._moved else self._converted(name, _split(parameter)[0])
 
     def _converted(self, name: str, kind: str) -> str:
         """A parameter of launch() as a kernel takes it."""
@@ -214,25 +243,13 @@ class _Writer:
 
     def _text(self, one: Expr) -> str:
         """An expression as C++ over variables of `long long`."""
-        return self._names.get(one) or self._joined(one)
+        return one.text(self._names.get, "LL")
 
     def _joined(self, one: Expr) -> str:
         """The same, without a name for all of it."""
-        if one.operator is None:
-            return one.name or str(one.number)
-        if one.operator in ("min", "max"):  # of two of one type
-            texts = (f"{x.number}LL" if x.operator is None and not x.name else self._text(x) for x in one.operands)
-            return f"{one.operator}({', '.join(texts)})"
-        left, right = (self._beside(one, x, is_right) for x, is_right in zip(one.operands, (False, True), strict=True))
-        return f"{left} {one.operator} {right}"
-
-    def _beside(self, one: Expr, operand: Expr, is_right: bool) -> str:
-        text, own = self._text(operand), _BINDS.get(operand.operator or "", 3)
-        binds = _BINDS[one.operator or ""] + (is_right and not one.operator == operand.operator in ("+", "*"))
-        return text if operand in self._names or own >= binds else f"({text})"
+        return one.meaning(self._names.get, "LL")
 
 
-_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}  # how closely operators bind; calls and names more
 _LONG = 60  # columns: of a longer expression parts have a line of their own
 
 
@@ -277,6 +294,12 @@ def _dim3(extents: list[str]) -> str:
     while len(extents) > 1 and extents[-1] == "1":
         extents = extents[:-1]
     return extents[0] if len(extents) == 1 else f"dim3({', '.join(extents)})"
+
+
+def _split(parameter: str) -> tuple[str, str]:
+    """The type and the name of a parameter."""
+    kind, _, name = parameter.replace("__restrict__", " ").rpartition(" ")
+    return kind.rstrip(), name
 
 
 def _element(kind: str) -> str:

@@ -21,9 +21,10 @@ from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.loaders import split_template_path
 
-from gen.emit.launch import HOST_ONLY, Function, expressions, functions, listed
+from gen.emit.launch import HOST_ONLY, Function, expressions, functions, listed, names_in_header
 from gen.errors import TemplateError
 from gen.families.base import Family, Launch, Plan, Variant
+from gen.families.expr import Expr
 from gen.families.names import did_you_mean, near
 from gen.families.plans import TIME
 from gen.paths import templates_root
@@ -46,8 +47,9 @@ def render(variant: Variant) -> str:
     """
     environment, template = environment_of(variant.family), variant.algorithm.template
     inputs = template_inputs(variant)
-    header = _header(variant, environment)
+    check_sources(environment, template)
     text = fill(environment, template, inputs)
+    header = _header(variant, environment, text)
     return fill(environment, "_file.cu.jinja", {
         "header": header, "name": variant.name, "host_only": HOST_ONLY,
         "includes": tuple(_INCLUDE.findall(text)), "kernels": _INCLUDE.sub("", text).strip("\n"),
@@ -92,12 +94,11 @@ def linked_with(text: str) -> tuple[str, ...]:
     return tuple(option.removeprefix("-l") for option in found[1].split()) if found else ()
 
 
-def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...]:
-    check_sources(environment, variant.algorithm.template)
+def _header(variant: Variant, environment: jinja2.Environment, kernels: str) -> tuple[str, ...]:
     of_sources = digest_of_template(variant.family, variant.algorithm.template)
     lines = [variant.name, ""]
     lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.description(variant.config)) + [""]
-    lines += _plan(variant.plan)
+    lines += _plan(variant.plan, names_in_header(variant, kernels))
     if variant.algorithm.links:
         lines.append("Compile:  nvcc -rdc=true " + " ".join(f"-l{library}" for library in variant.algorithm.links))
     lines += _wrap("Spec:     ", _json(variant.spec.to_json()))
@@ -107,33 +108,33 @@ def _header(variant: Variant, environment: jinja2.Environment) -> tuple[str, ...
     return tuple(lines)
 
 
-def _plan(plan: Plan) -> list[str]:
+def _plan(plan: Plan, names: Mapping[Expr, str]) -> list[str]:
     lines: list[str] = []
-    for word, meaning in dict(word for expression in expressions(plan) for word in expression.words()).items():
-        lines += _wrap("Let:      ", f"{word} = {meaning}")
+    for part in dict.fromkeys(part for one in expressions(plan) for part in one.parts() if part in names):
+        lines += _wrap("Let:      ", f"{names[part]} = {part.meaning(names.get)}")
     if any(TIME.name in one.names() for one in expressions(plan)):
         lines.append(f"Let:      {TIME.name} = how often a launch ran before")
     for launch in plan.launches:
-        lines += _wrap("Launch:   ", _launch(launch))
+        lines += _wrap("Launch:   ", _launch(launch, names))
         if str(launch.waiting) != "0":
-            lines += _wrap("Room:     ", f"cudaLimitDevRuntimePendingLaunchCount of {launch.waiting.brief()}")
+            lines += _wrap("Room:     ", f"cudaLimitDevRuntimePendingLaunchCount of {launch.waiting.text(names.get)}")
     for scratch in plan.scratch:
         state = ", 0 before the first launch" if scratch.zeroed else ""
-        lines += _wrap("Scratch:  ", f"{scratch.name}, {scratch.bytes.brief()} bytes{state}")
+        lines += _wrap("Scratch:  ", f"{scratch.name}, {scratch.bytes.text(names.get)} bytes{state}")
     return lines
 
 
-def _launch(launch: Launch) -> str:
+def _launch(launch: Launch, names: Mapping[Expr, str]) -> str:
     entry = f"..{launch.entry} " if launch.entry else ""
-    grid = [extent.brief() for extent in launch.grid]
+    grid = [extent.text(names.get) for extent in launch.grid]
     block = [str(extent) for extent in launch.block]
     shape = ", ".join(
         extents[0] if extents[1:] == ["1", "1"] else f"dim3({', '.join(extents)})" for extents in (grid, block)
     )
     if str(launch.shared_bytes) != "0":
-        shape += f", {launch.shared_bytes.brief()}"
-    arguments = ", ".join(a if isinstance(a, str) else a[1].brief() for a in launch.arguments)
-    times = f", {launch.times.brief()} times" if str(launch.times) != "1" else ""
+        shape += f", {launch.shared_bytes.text(names.get)}"
+    arguments = ", ".join(a if isinstance(a, str) else a[1].text(names.get) for a in launch.arguments)
+    times = f", {launch.times.text(names.get)} times" if str(launch.times) != "1" else ""
     times = ", each time after that" if launch.follows else times
     swaps = "".join(f"; then {one} and {other} change places" for one, other in launch.swap)
     cluster = "x".join(str(extent) for extent in launch.cluster if extent > 1)

@@ -114,6 +114,10 @@ def also_in_cpp(file: str) -> Callable[[Callable[..., tuple[int, ...]]], Callabl
     return marked
 
 
+_BINDS: Mapping[str, int] = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}  # how closely operators bind
+_ALONE = 3  # as calls, names and numbers do, which need no parentheses
+
+
 @dataclass(frozen=True)
 class Expr:
     """A number, a named size, or two expressions joined. Division rounds down; no value may be negative.
@@ -152,27 +156,46 @@ class Expr:
         except KeyError:
             return None
 
-    def c(self) -> str:
-        """The expression as C over variables of the sizes' names; `min` and `max` are calls."""
-        return self._c([operand.c() for operand in self.operands])
+    def text(self, names: Callable[[Expr], str | None] = lambda _: None, type_suffix: str = "") -> str:
+        """The expression as C over variables of the sizes' names, with parentheses where operators need them.
 
-    def brief(self) -> str:
-        """The same, with the word for each part that has one."""
-        return self.word or _bare(self._c([operand.brief_part() for operand in self.operands]))
+        Args:
+            names: the variable that stands for an expression, if one does.
+            type_suffix: of numbers beside sizes in calls of `min` and `max`, whose two arguments have one type in C++.
+        """
+        return names(self) or self.meaning(names, type_suffix)
 
-    def brief_part(self) -> str:
-        """The same, safe beside any operator."""
-        return self.word or self._c([operand.brief_part() for operand in self.operands])
+    def meaning(self, names: Callable[[Expr], str | None] = lambda _: None, type_suffix: str = "") -> str:
+        """The same, without a variable for all of it."""
+        if self.operator is None:
+            return self.name or str(self.number)
+        if self.operator in ("min", "max"):
+            numbers = [
+                str(part) + type_suffix if part.is_number else part.text(names, type_suffix) for part in self.operands
+            ]
+            return f"{self.operator}({', '.join(numbers)})"
+        left, right = self.operands
+        binds = _BINDS[self.operator]
+        # The sum of a sum, and the product of a product, may be computed in any order.
+        after = binds if self.operator == right.operator and self.operator in ("+", "*") else binds + 1
+        return f"{left._beside(binds, names, type_suffix)} {self.operator} {right._beside(after, names, type_suffix)}"
+
+    def _beside(self, binds: int, names: Callable[[Expr], str | None], type_suffix: str) -> str:
+        """The text beside an operator that binds so closely."""
+        named = names(self)
+        text = named or self.meaning(names, type_suffix)
+        return text if named or _BINDS.get(self.operator or "", _ALONE) >= binds else f"({text})"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, and neither a size nor an operation."""
+        return self.operator is None and not self.name
 
     def called(self, word: str) -> Expr:
         """The same value, for which readers are given a word. A number or a size stays what it is."""
         if self.operator is None:
             return self
         return _once((word, id(self)), lambda: replace(self, word=word), self)
-
-    def words(self) -> Iterator[tuple[str, str]]:
-        """Each part that has a word, and what it stands for; parts of parts first."""
-        yield from ((part.word, replace(part, word="").brief()) for part in self.parts() if part.word)
 
     def parts(self) -> Iterator[Expr]:
         """Each object among its parts once, however many others it is a part of: parts of parts first, itself last."""
@@ -184,14 +207,6 @@ class Expr:
             for operand in self.operands:
                 yield from operand._parts(met)
             yield self
-
-    def _c(self, operands: list[str]) -> str:
-        if self.operator is None:
-            return self.name or str(self.number)
-        left, right = operands
-        if self.operator in ("min", "max"):
-            return f"{self.operator}({_bare(left)}, {_bare(right)})"
-        return f"({left} {self.operator} {right})"
 
     def names(self) -> frozenset[str]:
         """The sizes it needs."""
@@ -208,7 +223,7 @@ class Expr:
         return {name: value for name, value in vars(self).items() if name != "_hash"}  # another in each process
 
     def __str__(self) -> str:
-        return _bare(self.c())
+        return self.text()
 
     def __add__(self, other: Operand) -> Expr:
         return _join("+", self, other)
@@ -228,7 +243,7 @@ class Expr:
     def ceil_div(self, other: Operand) -> Expr:
         """The quotient, rounded up."""
         divisor = constant(other)
-        return (self + (divisor - 1)) // divisor
+        return (self + (divisor - 1) if divisor.is_number else self + divisor - 1) // divisor
 
     def at_least(self, other: Operand) -> Expr:
         """The larger of the two."""
@@ -257,12 +272,16 @@ def _number(value: int) -> Expr:
 
 def _join(operator: Operator, left: Expr, right: Operand) -> Expr:
     other = right if isinstance(right, Expr) else _number(right)
-    if other.operator is None and not other.name:
+    if other.is_number:
         if other.number == 1 and operator in ("*", "/"):
             return left
-        if left.operator is None and not left.name:  # what is known now is computed now
+        if other.number == 0 and operator in ("+", "-"):
+            return left
+        if other.number == 0 and operator == "*":
+            return ZERO
+        if left.is_number:  # what is known now is computed now
             return _number(APPLIED[operator](left.number, other.number))
-    elif operator == "*" and left.number == 1:  # which a size or an operation is not
+    elif left.is_number and (left.number, operator) in ((1, "*"), (0, "+")):
         return other
     return _once((operator, id(left), id(other)), lambda: Expr(operator=operator, operands=(left, other)), left, other)
 
@@ -279,18 +298,6 @@ def _once(place: tuple[object, ...], make: Callable[[], Expr], *of: Expr) -> Exp
             _MADE.clear()
         known = _MADE[place] = make(), of  # which stay, and so do their ids
     return known[0]
-
-
-def _bare(text: str) -> str:
-    """The text without one pair of parentheses around all of it."""
-    if not text.startswith("("):
-        return text
-    depth = 0
-    for place, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return text[1:-1] if place == len(text) - 1 else text
-    return text
 
 
 ZERO = Expr(number=0)

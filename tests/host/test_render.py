@@ -260,16 +260,17 @@ def test_the_header_states_every_launch_and_all_scratch() -> None:
     parts = header(render(named_variant(FAMILIES[0], FAMILIES[0].named[0])))
     copy, reduce, finish = parts["Launch"].split("; ")
     assert copy == "..copy <<<min((n + 255) / 256, multiprocessors * 8), 256>>>(in, work, n)".replace("..", ".._")
-    assert reduce == "<<<max((n + 127) / 128, 1), 128>>>(work, partials, n)"
-    assert finish == ".._finish <<<1, 128>>>(partials, out, max((n + 127) / 128, 1))"
-    assert parts["Scratch"] == "work, n * 4 bytes; partials, max((n + 127) / 128, 1) * 4 bytes"
+    assert reduce == "<<<count, 128>>>(work, partials, n)"
+    assert finish == ".._finish <<<1, 128>>>(partials, out, count)"
+    assert parts["Let"] == "count = max((n + 127) / 128, 1)"
+    assert parts["Scratch"] == "work, n * 4 bytes; partials, count * 4 bytes"
     made = find_variant(FAMILIES, "reduction_sum_f32__grid_tpb256_u4_v16_bpm2", {})
     assert header(render(made))["Scratch"].endswith("ticket, min(blocks - 1, 1) * 4 bytes, 0 before the first launch")
 
 
 def test_the_header_names_tiles_once_and_says_what_a_config_does() -> None:
     window = header(render(find_variant(FAMILIES, "transpose_10_b32__window_tile_t64_c64_w16_a32_ocol", {})))
-    assert window["Let"].startswith("tiles_down = ((rows + 7) + 63) / 64; tiles_across = (cols + 63) / 64; ")
+    assert window["Let"].startswith("tiles_down = (rows + 7 + 63) / 64; tiles_across = (cols + 63) / 64; ")
     assert window["Launch"].startswith("<<<tiles_down * tiles_across, dim3(32, 16, 1)>>>(")
     assert "+ 63" not in window["Launch"]
     for tag, word, other in (("_shared", "shared memory", "shuffles"), ("", "shuffles", "shared memory")):

@@ -173,7 +173,7 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
         """Results of a block."""
         if config.combine is Combine.ALONE:
             return constant(config.columns)
-        return self.results(config).at_most(config.columns).at_least(1)
+        return self.results(config).at_most(config.columns).at_least(1).called("block_results")
 
     @made_once
     def results(self, config: FlatColumnsConfig) -> Expr:
@@ -191,7 +191,7 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
         if config.combine is Combine.ALONE:
             return ONE
         across = self.across(config)
-        groups = self.results(config).ceil_div(across).at_least(1)
+        groups = self.results(config).ceil_div(across).called("groups").at_least(1)
         most = self.most(config) // groups
         if config.combine is Combine.FLAGS:
             most = most.at_most((constant(MOST_HANDED) // (across * handed_quarters(spec))).at_least(LEAST_HANDING))

@@ -417,7 +417,7 @@ def stepping(
         planned += turns(short.sweep, shorts, shorts.at_most(1) * (ONE - some))
     if rest is not None:
         some = (full + shorts).at_most(1)
-        pitch = size("in_pitch") * (ONE - some) + again * some
+        pitch = (size("in_pitch") * (ONE - some) + again * some).called("last_in_pitch")
         planned.append(replace(rest("in", "out", pitch, last), times=last.at_most(1)))
     needed = counts.launches.at_least(1).at_most(2) - 1
     return Plan((*planned, _copy(spec)), (Scratch(SPARE, _bytes(spec) * needed),))

@@ -215,7 +215,7 @@ def planes_of_blocks(tiles: Expr, blocks_per_sm: int, waves: int, least: int) ->
     many = size("planes") // (_MANY * least)
     parts = (at_once * waves // tiles.at_least(1)).at_most(many).at_least(few).at_least(1)
     parts = parts.at_least(size("planes") // _VERY_MANY_PLANES * (_VERY_MANY_PLANES // _PLANES_OF_VERY_MANY))
-    return size("planes").ceil_div(parts).called("block_planes")
+    return size("planes").ceil_div(parts.called("parts")).called("block_planes")
 
 
 @dataclass(frozen=True)

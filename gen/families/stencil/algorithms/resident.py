@@ -275,16 +275,20 @@ def _parts(spec: StencilSpec, config: ResidentConfig) -> _Parts:
         table = table + size(image.axes[axis]) * (reach.before[axis] + 1 + reach.after[axis])
     kept = lines + int(any("constant" in image.ends[axis] for axis in tables))
     of_place = (kept * 2 * image.accumulator.size).called("bytes_across")
-    table = table * _OFFSET_BYTES
+    table = (table * _OFFSET_BYTES).called("table_bytes")
     past = _used(image, config)
     used, more = config.steps * past + sum(_more(image, config)), past + config.unroll + 1  # to an odd number
     own = length
     if config.steps:
         most = constant(_SHARED_BYTES[config.blocks_per_sm]).at_least(table) - table
         most = ((most // of_place.at_least(1)).at_least(used + more + 1) - (used + more)).called("most_own")
-        at_once = (size("multiprocessors") * config.blocks_per_sm).ceil_div(images_of(spec).at_least(1))
-        waves = length.ceil_div(most * at_once).at_least(1)
-        own = length.ceil_div(waves * at_once).at_least(_LEAST_OWN).called("own")
+        at_once = (
+            (size("multiprocessors") * config.blocks_per_sm)
+            .ceil_div(images_of(spec).at_least(1))
+            .called("parts_at_once")
+        )
+        waves = length.ceil_div((most * at_once).called("most_at_once")).at_least(1).called("waves")
+        own = length.ceil_div((waves * at_once).called("parts")).at_least(_LEAST_OWN).called("own")
     loaded = own + used
     if image.boundaries[config.along] != "wrap":
         loaded = loaded.at_most(length)
