@@ -49,7 +49,7 @@ def render(variant: Variant) -> str:
     inputs = template_inputs(variant)
     check_sources(environment, template)
     text = fill(environment, template, inputs)
-    header = _header(variant, environment, text)
+    header = _header(variant, text)
     return fill(environment, "_file.cu.jinja", {
         "header": header, "name": variant.name, "host_only": HOST_ONLY,
         "includes": tuple(_INCLUDE.findall(text)), "kernels": _INCLUDE.sub("", text).strip("\n"),
@@ -94,7 +94,7 @@ def linked_with(text: str) -> tuple[str, ...]:
     return tuple(option.removeprefix("-l") for option in found[1].split()) if found else ()
 
 
-def _header(variant: Variant, environment: jinja2.Environment, kernels: str) -> tuple[str, ...]:
+def _header(variant: Variant, kernels: str) -> tuple[str, ...]:
     of_sources = digest_of_template(variant.family, variant.algorithm.template)
     lines = [variant.name, ""]
     lines += _wrap("", variant.spec.summary) + _wrap("", variant.algorithm.description(variant.config)) + [""]
