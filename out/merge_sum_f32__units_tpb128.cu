@@ -2,14 +2,14 @@
 //
 // N results, each the sum of f32 elements, from the sum of each of the units, which hold `counts`
 // of these elements; one that holds none adds nothing.
-// Every thread merges the partial results of one element of the outputs, unit after unit; those of
-// neighbouring threads are neighbours.
+// Every thread merges the partial results of one element of the outputs, unit after unit.
+// Neighbouring threads merge neighbouring elements.
 //
 // Launch:   <<<(n + 127) / 128, 128>>>(partial_sum, counts, out, units, n)
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 128}
-// Template: merge/units.cu.jinja, with its partials sha256 26d472d76e7bad2b
+// Template: merge/units.cu.jinja, with its partials sha256 65af9ae244025046
 //
 // Written by gen: change the template, not this file.
 

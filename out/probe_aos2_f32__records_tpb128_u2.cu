@@ -1,9 +1,9 @@
 // probe_aos2_f32__records_tpb128_u2
 //
 // Adds 10, 20, ... to the 2 float fields of n records, which are stored one after the other.
-// Every thread takes its records field by field. Where records follow each other a warp's accesses
-// to one field lie a record apart; where each field has an array of its own they follow each
-// other.
+// Every thread processes its records field by field. Where the fields of a record are consecutive,
+// a warp's accesses to one field are a record apart; where each field has an array of its own,
+// they are consecutive.
 //
 // Launch:   <<<(n + 255) / 256, 128>>>(in, out, n)
 // Spec:     {"dtype": "f32", "fields": 2, "layout": "aos", "probe": "records"}

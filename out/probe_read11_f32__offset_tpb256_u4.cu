@@ -1,8 +1,8 @@
 // probe_read11_f32__offset_tpb256_u4
 //
 // The sum of two arrays of n floats, rolled 11 elements back.
-// Every warp reads and writes elements that follow each other; those it reads, or writes, begin at
-// the offset, which may lie off the boundaries of cache lines and sectors.
+// Every warp reads and writes consecutive elements. Those that it reads, or writes, begin at the
+// offset, so that they may not be aligned to cache lines and sectors.
 //
 // Launch:   <<<(n + 1023) / 1024, 256>>>(a, b, out, n)
 // Spec:     {"dtype": "f32", "offset": 11, "probe": "offset", "shifts": "read"}

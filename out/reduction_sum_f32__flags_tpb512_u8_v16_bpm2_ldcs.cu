@@ -1,11 +1,11 @@
 // reduction_sum_f32__flags_tpb512_u8_v16_bpm2_ldcs
 //
 // The sum of all f32 elements of an array; of none: 0.
-// One launch: the blocks of a row stride through it with vector loads; each hands its partial
-// result, a flag beside every word, to the last of them, which waits and combines them in index
-// order. No fence and no counter of blocks is needed, so the end comes sooner than where the block
-// that finishes last does that. It relies on it that blocks of smaller numbers are started first,
-// as GPUs do though CUDA promises no order.
+// One launch: the blocks of a row stride through it with vector loads. Each hands its partial
+// result to the last block, with a flag beside every word; that block waits for all of them and
+// combines them in index order. It needs no fence and no counter of blocks, and so ends sooner
+// than grid. It relies on blocks with smaller numbers being started first, which GPUs do, though
+// CUDA does not promise an order.
 //
 // Let:      blocks = max(min((n + 16383) / 16384, multiprocessors * 2), 1)
 // Launch:   <<<blocks, 512>>>(in, out, slots, n)
@@ -14,7 +14,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "load_modifier": "cs", "threads_per_block": 512, "unroll": 8,
 //           "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 3850b5145f36af73
+// Template: reduction/flags.cu.jinja, with its partials sha256 b138b1be0bd19651
 //
 // Written by gen: change the template, not this file.
 

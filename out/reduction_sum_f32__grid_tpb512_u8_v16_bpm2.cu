@@ -12,7 +12,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "threads_per_block": 512, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 d818975bcf3881c1
+// Template: reduction/grid.cu.jinja, with its partials sha256 33f6a0b4b53e2470
 //
 // Written by gen: change the template, not this file.
 

@@ -1,10 +1,9 @@
 // reduction_sum_f32__multi_rows_g256_u4_v16_bpm8
 //
 // The sum of all f32 elements of an array; of none: 0.
-// For reduced axes with kept ones between them, the fastest of which is reduced: every result has
-// several rows of neighbouring elements, which the threads of a part of a warp, a warp, or one or
-// more blocks read with vector loads, however long the rows are: short ones as one sequence of
-// slots of a vector, long ones in tiles.
+// For several reduced axes with kept axes between them, where the fastest axis is reduced. Every
+// result has several rows of consecutive elements. A part of a warp, a warp, or one or more blocks
+// read them with vector loads: short rows as one sequence of vectors, long rows in tiles.
 //
 // Let:      splits = (max(min((n + 4095) / 4096, multiprocessors * 8 / max(outer, 1)), 1) - 1) *
 //           min(n / 16385, 1) + 1
@@ -15,7 +14,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 7e10c8c38fbddb6f
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 a737869c4f309436
 //
 // Written by gen: change the template, not this file.
 

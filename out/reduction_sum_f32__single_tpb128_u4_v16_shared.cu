@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"block_reduce": "shared", "threads_per_block": 128, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 afbfcff9d390d184
+// Template: reduction/single.cu.jinja, with its partials sha256 28a1e0f425ad5b35
 //
 // Written by gen: change the template, not this file.
 

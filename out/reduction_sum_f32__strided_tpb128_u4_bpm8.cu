@@ -12,7 +12,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 388e428b21ea799a
+// Template: reduction/strided.cu.jinja, with its partials sha256 095aeba07b890b74
 //
 // Written by gen: change the template, not this file.
 

@@ -2,8 +2,8 @@
 //
 // Each cell of rows x cols becomes the weighted sum of 5 cells around it, steps times; outside
 // lies 0. Pitches count cells from row to row.
-// Every thread computes cells of one column, straight from global memory; what several of them
-// read is loaded once.
+// Every thread computes cells of one column, straight from global memory. A cell that several of
+// them read is loaded once.
 //
 // Let:      tiles_down = (rows + 7) / 8
 // Let:      tiles_across = (cols + 31) / 32

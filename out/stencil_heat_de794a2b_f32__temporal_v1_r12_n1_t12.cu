@@ -2,8 +2,8 @@
 //
 // Each cell of rows x cols becomes the weighted sum of 5 cells around it, steps times; outside
 // lies 0. Pitches count cells from row to row.
-// Each warp streams down its columns, every row through several steps; rows stay in registers,
-// neighbours come by shuffles.
+// Each warp streams down its columns and takes every row through several time steps. Rows stay in
+// registers, and neighbours come by shuffles.
 //
 // Let:      inner_across = (max(cols, 116) - 116) / 104
 // Let:      across = (cols + 103) / 104

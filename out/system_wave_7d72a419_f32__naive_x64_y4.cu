@@ -2,7 +2,7 @@
 //
 // At each cell of rows x cols, steps times: u becomes 1.9375 * u - 0.9375 * v + 0.25 * m *
 // laplace(u), v becomes u; cells whose neighbours lie outside stay as they are.
-// Every thread computes what all fields become at one cell, straight from global memory.
+// Every thread computes the new values of all fields at one cell, straight from global memory.
 //
 // Let:      cells = rows * cols
 // Let:      blocks_copy = (cells + 255) / 256
@@ -34,7 +34,7 @@
 //           "offsets": [[-1, 0], [0, -1], [0, 0], [0, 1], [1, 0]], "sum": "laplace", "weights":
 //           [1.0, 1.0, -4.0, 1.0, 1.0]}]]], ["v", "u"]], "word": "wave"}
 // Config:   {"block_x": 64, "block_y": 4}
-// Template: system/naive.cu.jinja, with its partials sha256 c649bc7afcf8b7a6
+// Template: system/naive.cu.jinja, with its partials sha256 96925002170ebeb6
 //
 // Written by gen: change the template, not this file.
 

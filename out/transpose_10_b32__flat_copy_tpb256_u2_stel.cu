@@ -1,10 +1,10 @@
 // transpose_10_b32__flat_copy_tpb256_u2_stel
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
-// Elements that follow each other in the input do so in the output. The 16-byte vectors of the
-// runs along one of the other axes are numbered one after another, so that short runs keep all
-// threads busy; up to three other axes a block needs no division to know its place along those
-// behind.
+// Consecutive elements of the input stay consecutive in the output. The 16-byte vectors of the
+// runs along one of the other axes are numbered one after another, so that also short runs keep
+// all threads busy. With up to three other axes, a block finds its position along them without a
+// division.
 //
 // Let:      run_elements = rows * cols
 // Let:      run_vectors = (run_elements + 3) / 4

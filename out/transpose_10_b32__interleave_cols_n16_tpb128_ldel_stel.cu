@@ -1,9 +1,9 @@
 // transpose_10_b32__interleave_cols_n16_tpb128_ldel_stel
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
-// A thread reads a vector of each of few rows, joins them in registers as their columns follow
-// each other, and a warp writes what it has joined in one piece; with few columns the other way
-// round.
+// With few rows, a thread reads a vector of each row and interleaves them in registers; a warp
+// then writes the interleaved elements as one contiguous piece. With few columns it is the other
+// way round.
 //
 // Let:      tiles_down = (rows + 511) / 512
 // Let:      tiles_down_inverse = 9223372036854775807 / max(tiles_down, 1)

@@ -1,9 +1,9 @@
 // transpose_10_b32__row_copy_x256_tpb256_u4
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
-// Elements that follow each other in the input do so in the output: runs of them are copied by
-// 16-byte vectors; where one of the two is not aligned, elements of 1 or 2 bytes by vectors that
-// are shifted into place.
+// Consecutive elements of the input stay consecutive in the output: runs of them are copied by
+// 16-byte vectors. Where one of the two arrays is not aligned, elements of 1 or 2 bytes are copied
+// by vectors that are shifted into place.
 //
 // Let:      tiles_across = (rows * cols + 4095) / 4096
 // Let:      tiles_across_inverse = 9223372036854775807 / max(tiles_across, 1)

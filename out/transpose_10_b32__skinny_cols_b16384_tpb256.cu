@@ -1,8 +1,9 @@
 // transpose_10_b32__skinny_cols_b16384_tpb256
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
-// With few columns, a tile that has all of them lies in one piece in the input, is read as it
-// lies, and written to as many long pieces; with few rows the other way round.
+// With few columns, a tile that has all of them is contiguous in the input. It is read as it lies,
+// and written as one long piece of each row of the output. With few rows it is the other way
+// round.
 //
 // Let:      full = max(16384 / max(cols * 4, 1) / 32 * 32, 32)
 // Let:      tiles_down = (rows + full - 1) / full

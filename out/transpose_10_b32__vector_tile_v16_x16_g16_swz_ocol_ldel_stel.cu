@@ -1,9 +1,9 @@
 // transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldel_stel
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
-// A thread reads a square of elements by vectors, one of each row, turns it in registers, and
-// leaves it in shared memory by vectors, one of each column; these are written along the rows of
-// the output.
+// A thread reads a square of elements by vectors, one from each row, transposes it in registers,
+// and writes it to shared memory by vectors, one for each column. From there vectors are written
+// along the rows of the output.
 //
 // Let:      tiles_down = (rows + 63) / 64
 // Let:      tiles_across = (cols + 63) / 64

@@ -1,9 +1,9 @@
 // transpose_10_b32__window_tile_t64_c32_w8_a32_ocol
 //
 // Transposes a matrix of rows x cols elements of 4 bytes; pitches count elements from row to row.
-// A tile is staged in shared memory. What is written of each of its columns is moved up by some
-// rows, so that it begins at a whole sector of memory also where the rows of the output begin
-// anywhere.
+// A tile is staged in shared memory. The part of each of its columns that is written is moved up
+// by a few rows, so that it begins at a whole sector of memory, even where the rows of the output
+// begin at any address.
 //
 // Let:      tiles_down = (rows + 7 + 63) / 64
 // Let:      tiles_across = (cols + 31) / 32

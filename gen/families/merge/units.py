@@ -41,8 +41,8 @@ class Units(Algorithm[MergeSpec, UnitsConfig]):
     name = "units"
     template = "merge/units.cu.jinja"
     summary = (
-        "Every thread merges the partial results of one element of the outputs, unit after unit; those of neighbouring "
-        "threads are neighbours."
+        "Every thread merges the partial results of one element of the outputs, unit after unit. Neighbouring threads "
+        "merge neighbouring elements."
     )
     config = UnitsConfig
 

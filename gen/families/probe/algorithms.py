@@ -50,8 +50,8 @@ class Offset(Stream[OffsetSpec]):
     name = "offset"
     template = "probe/offset.cu.jinja"
     summary = (
-        "Every warp reads and writes elements that follow each other; those it reads, or writes, begin at the offset, "
-        "which may lie off the boundaries of cache lines and sectors."
+        "Every warp reads and writes consecutive elements. Those that it reads, or writes, begin at the offset, so "
+        "that they may not be aligned to cache lines and sectors."
     )
     takes = OffsetSpec
 
@@ -70,8 +70,8 @@ class Records(Stream[RecordSpec]):
     name = "records"
     template = "probe/records.cu.jinja"
     summary = (
-        "Every thread takes its records field by field. Where records follow each other a warp's accesses to one field "
-        "lie a record apart; where each field has an array of its own they follow each other."
+        "Every thread processes its records field by field. Where the fields of a record are consecutive, a warp's "
+        "accesses to one field are a record apart; where each field has an array of its own, they are consecutive."
     )
     takes = RecordSpec
 

@@ -115,8 +115,8 @@ class March(Algorithm[SystemSpec, MarchConfig]):
     name = "march"
     template = "system/march.cu.jinja"
     summary = (
-        "Each block marches through planes, of which several are on their way to shared memory; cells around are read "
-        "there, and every thread computes what all fields become at some rows of a plane."
+        "Each block marches through planes and loads several of them ahead into shared memory. Every thread reads the "
+        "cells around from there, and computes the new values of all fields for some rows of each plane."
     )
     config = MarchConfig
 

@@ -39,7 +39,7 @@ class Naive(Algorithm[SystemSpec, NaiveConfig]):
 
     name = "naive"
     template = "system/naive.cu.jinja"
-    summary = "Every thread computes what all fields become at one cell, straight from global memory."
+    summary = "Every thread computes the new values of all fields at one cell, straight from global memory."
     config = NaiveConfig
 
     @override

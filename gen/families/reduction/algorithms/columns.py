@@ -97,9 +97,9 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
     name = "columns"
     template = "reduction/columns.cu.jinja"
     summary = (
-        "A thread owns a vector of columns and goes down the rows; where there are too few strips of columns for the "
-        "device, several blocks share the rows of a strip, and the last of them, or one of a second launch, combines "
-        "their results in order."
+        "A thread computes a vector of columns and goes down the rows. Where there are too few strips of columns for "
+        "the device, several blocks share the rows of a strip, and the last of them, or a block of a second launch, "
+        "combines their results in order."
     )
     config = ColumnsConfig
 

@@ -134,10 +134,10 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
     name = "flat_columns"
     template = "reduction/flat_columns.cu.jinja"
     summary = (
-        "A block has neighbouring results, counted through all kept axes, and threads for them side by side, as many "
-        "rows of them as fit. Each thread goes down its column element by element, so that rows of any pitch, and "
-        "several matrices of few columns, keep all threads busy; where there are few results, several blocks share "
-        "them, and the last combines their partial results in order."
+        "A block computes neighbouring results, counted through all kept axes, with as many threads for each as fit. "
+        "Each thread goes down its column element by element, so that rows of any pitch, and several matrices of few "
+        "columns, keep all threads busy. Where there are few results, several blocks share them, and the last one "
+        "combines their partial results in order."
     )
     config = FlatColumnsConfig
 
@@ -277,9 +277,9 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
     name = "flat_rows"
     template = "reduction/flat_rows.cu.jinja"
     summary = (
-        "A part of a warp, a warp or a block reads the elements of a result one by one, wherever they begin and "
-        "however they lie, or by vectors where all rows are aligned: little is computed before the first load, and no "
-        "block waits for another. For few elements a result."
+        "For few elements a result: a part of a warp, a warp or a block reads the elements of each result one by one, "
+        "wherever they lie, or by vectors where all rows are aligned. Little is computed before the first load, and no "
+        "block waits for another."
     )
     config = FlatRowsConfig
 

@@ -192,10 +192,10 @@ class Flags(Sharing[FlagsConfig]):
     name = "flags"
     template = "reduction/flags.cu.jinja"
     summary = (
-        "One launch: the blocks of a row stride through it with vector loads; each hands its partial result, a flag "
-        "beside every word, to the last of them, which waits and combines them in index order. No fence and no counter "
-        "of blocks is needed, so the end comes sooner than where the block that finishes last does that. It relies on "
-        "it that blocks of smaller numbers are started first, as GPUs do though CUDA promises no order."
+        "One launch: the blocks of a row stride through it with vector loads. Each hands its partial result to the "
+        "last block, with a flag beside every word; that block waits for all of them and combines them in index order. "
+        "It needs no fence and no counter of blocks, and so ends sooner than grid. It relies on blocks with smaller "
+        "numbers being started first, which GPUs do, though CUDA does not promise an order."
     )
     config = FlagsConfig
 
@@ -241,10 +241,10 @@ class Cluster(Sharing[ClusterConfig]):
     name = "cluster"
     template = "reduction/cluster.cu.jinja"
     summary = (
-        "One launch: the blocks of a cluster stride through a row with vector loads, and every warp leaves its result "
-        "in the shared memory of the first of them, which combines them in order. Where a row has one cluster, that is "
-        "all: no scratch memory, no fence, no atomic. Else the cluster that finishes last combines the partial results "
-        "in index order."
+        "One launch: the blocks of a cluster stride through a row with vector loads, and every warp writes its result "
+        "to the shared memory of the first block, which combines them in order. Where a row has one cluster, no "
+        "scratch memory, fence or atomic is needed. Otherwise the cluster that finishes last combines the partial "
+        "results in index order."
     )
     config = ClusterConfig
 

@@ -128,8 +128,8 @@ class Interleaved(BlockPartials[BlocksConfig]):
     name = "interleaved"
     template = "reduction/interleaved.cu.jinja"
     summary = (
-        "Each block halves its share in place in global memory: thread i adds the element one stride further, and the "
-        "stride halves. A private copy keeps the caller's array as it was."
+        "Each block halves its share in place in global memory: thread i adds the element that is one stride further "
+        "on, and the stride is halved in each step. A private copy keeps the caller's array as it was."
     )
     config = BlocksConfig
 

@@ -73,8 +73,8 @@ class Rows(ReductionAlgorithm[RowsConfig]):
     name = "rows"
     template = "reduction/rows.cu.jinja"
     summary = (
-        "A thread, a part of a warp, a warp or a block reads a row with vector loads; shuffles combine what they read, "
-        "and shared memory what a block's warps did."
+        "A thread, a part of a warp, a warp or a block reads each row with vector loads. Shuffles combine the results "
+        "of lanes, and shared memory those of warps."
     )
     config = RowsConfig
 
@@ -182,8 +182,8 @@ class ShortRows(ReductionAlgorithm[ShortRowsConfig]):
     name = "short_rows"
     template = "reduction/short_rows.cu.jinja"
     summary = (
-        "For rows of one length, known when the kernel is compiled: each thread reads some of them whole, by vectors "
-        "where these fill a row, and combines nothing with others; neighbouring threads read neighbouring rows."
+        "For rows of one length, known when the kernel is compiled: each thread reads whole rows, by vectors where "
+        "these fill a row, and neighbouring threads read neighbouring rows. No results are combined between threads."
     )
     config = ShortRowsConfig
 

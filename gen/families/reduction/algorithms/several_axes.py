@@ -112,9 +112,9 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
     name = "multi_rows"
     template = "reduction/multi_rows.cu.jinja"
     summary = (
-        "For reduced axes with kept ones between them, the fastest of which is reduced: every result has several rows "
-        "of neighbouring elements, which the threads of a part of a warp, a warp, or one or more blocks read with "
-        "vector loads, however long the rows are: short ones as one sequence of slots of a vector, long ones in tiles."
+        "For several reduced axes with kept axes between them, where the fastest axis is reduced. Every result has "
+        "several rows of consecutive elements. A part of a warp, a warp, or one or more blocks read them with vector "
+        "loads: short rows as one sequence of vectors, long rows in tiles."
     )
     config = MultiRowsConfig
 
@@ -315,8 +315,9 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     name = "multi_columns"
     template = "reduction/multi_columns.cu.jinja"
     summary = (
-        "For reduced axes with kept ones between them, the fastest of which is kept: a thread owns a vector of "
-        "neighbouring columns and goes from row to row over all reduced axes; blocks may share the rows of a strip."
+        "For several reduced axes with kept axes between them, where the fastest axis is kept. A thread computes a "
+        "vector of neighbouring columns and goes from row to row over all reduced axes. Several blocks may share the "
+        "rows of a strip."
     )
     config = MultiColumnsConfig
 

@@ -81,8 +81,8 @@ class March(StencilAlgorithm[MarchConfig]):
     name = "march"
     template = "stencil/march.cu.jinja"
     summary = (
-        "Each block marches through planes, of which several are on their way to shared memory; the sums of all planes "
-        "that one reaches stay in registers."
+        "Each block marches through planes and loads several of them ahead into shared memory. The unfinished sums of "
+        "all planes that read the current one stay in registers."
     )
     config = MarchConfig
 

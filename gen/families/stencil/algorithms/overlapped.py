@@ -68,8 +68,8 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
     name = "overlapped"
     template = "stencil/overlapped.cu.jinja"
     summary = (
-        "Each warp keeps a segment of the line in registers over several steps; neighbours come by shuffles, and "
-        "segments overlap by what the steps use up."
+        "Each warp keeps a segment of the line in registers over several time steps. Neighbours come by shuffles, and "
+        "segments overlap by the halo of the steps."
     )
     config = OverlappedConfig
 

@@ -102,8 +102,8 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
     name = "pipelined"
     template = "stencil/pipelined.cu.jinja"
     summary = (
-        "Each block streams down its columns; a row passes some of the steps in each warp, which hands it on through "
-        "shared memory."
+        "Each block streams down its columns. Each of its warps takes a row through some of the time steps and hands "
+        "it on to the next warp through shared memory."
     )
     reassociates = True
     config = PipelinedConfig

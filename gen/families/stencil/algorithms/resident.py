@@ -75,8 +75,8 @@ class Resident(StencilAlgorithm[ResidentConfig]):
     name = "resident"
     template = "stencil/resident.cu.jinja"
     summary = (
-        "Each block keeps a part of one axis, and all cells along the others, in shared memory over several time "
-        "steps; parts overlap by what the steps use up."
+        "Each block keeps a part of one axis, with all cells along the other axes, in shared memory over several time "
+        "steps. Parts overlap by the halo of the steps."
     )
     config = ResidentConfig
     by_images = True

@@ -72,7 +72,7 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
     name = "shifted"
     template = "stencil/shifted.cu.jinja"
     summary = (
-        "Each warp loads and stores aligned vectors wherever rows begin; cells are shifted between lanes, and "
+        "Each warp loads and stores aligned vectors, wherever rows begin. Cells are shifted between lanes, and "
         "neighbours come by shuffles."
     )
     config = ShiftedConfig

@@ -57,8 +57,8 @@ class Stacked(StencilAlgorithm[StackedConfig]):
     name = "stacked"
     template = "stencil/stacked.cu.jinja"
     summary = (
-        "Every thread computes a stack, one cell of each of several planes, straight from global memory; where its "
-        "neighbours lie is found once, and what several cells read is loaded once."
+        "Every thread computes a stack, one cell of each of several planes, straight from global memory. The offsets "
+        "of its neighbours are computed once, and a cell that several of them read is loaded once."
     )
     config = StackedConfig
 

@@ -96,8 +96,8 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
     name = "temporal"
     template = "stencil/temporal.cu.jinja"
     summary = (
-        "Each warp streams down its columns, every row through several steps; rows stay in registers, neighbours "
-        "come by shuffles."
+        "Each warp streams down its columns and takes every row through several time steps. Rows stay in registers, "
+        "and neighbours come by shuffles."
     )
     reassociates = True
     config = TemporalConfig

@@ -123,8 +123,8 @@ class Naive(StencilAlgorithm[NaiveConfig]):
     name = "naive"
     template = "stencil/naive.cu.jinja"
     summary = (
-        "Every thread computes cells of one column, straight from global memory; what several of them read is loaded "
-        "once."
+        "Every thread computes cells of one column, straight from global memory. A cell that several of them read is "
+        "loaded once."
     )
     reassociates = True
     config = NaiveConfig
@@ -249,8 +249,8 @@ class Queued(StencilAlgorithm[QueuedConfig]):
     name = "queued"
     template = "stencil/queued.cu.jinja"
     summary = (
-        "Each block goes down the rows: a thread's own column waits in a queue of registers, its neighbours' cells "
-        "come through shared memory."
+        "Each block goes down the rows. A queue in registers holds the cells of a thread's own column, and cells of "
+        "other columns are read from shared memory."
     )
     config = QueuedConfig
     by_images = True

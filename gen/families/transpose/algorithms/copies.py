@@ -49,8 +49,9 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
     name = "row_copy"
     template = "transpose/row_copy.cu.jinja"
     summary = (
-        "Elements that follow each other in the input do so in the output: runs of them are copied by 16-byte "
-        "vectors; where one of the two is not aligned, elements of 1 or 2 bytes by vectors that are shifted into place."
+        "Consecutive elements of the input stay consecutive in the output: runs of them are copied by 16-byte vectors. "
+        "Where one of the two arrays is not aligned, elements of 1 or 2 bytes are copied by vectors that are shifted "
+        "into place."
     )
     config = RowCopyConfig
     takes = TransposeSpec
@@ -156,9 +157,9 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
     name = "flat_copy"
     template = "transpose/flat_copy.cu.jinja"
     summary = (
-        "Elements that follow each other in the input do so in the output. The 16-byte vectors of the runs along one "
-        "of the other axes are numbered one after another, so that short runs keep all threads busy; up to three "
-        "other axes a block needs no division to know its place along those behind."
+        "Consecutive elements of the input stay consecutive in the output. The 16-byte vectors of the runs along one "
+        "of the other axes are numbered one after another, so that also short runs keep all threads busy. With up to "
+        "three other axes, a block finds its position along them without a division."
     )
     config = FlatCopyConfig
     takes = TransposeSpec

@@ -49,8 +49,8 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
     name = "gather"
     template = "transpose/gather.cu.jinja"
     summary = (
-        "Elements are numbered in the order of the output, whose rows are written side by side. A thread divides the "
-        "number of its element by the extents of the axes, one after another, to find it in the input."
+        "Elements are numbered and written in the order of the output. To find an element in the input, a thread "
+        "divides its number by the extents of the axes, one after another."
     )
     config = GatherConfig
     takes = TransposeSpec

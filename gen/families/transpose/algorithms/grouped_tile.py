@@ -137,9 +137,10 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
     name = "grouped_tile"
     template = "transpose/grouped_tile.cu.jinja"
     summary = (
-        "The fastest axes of the output are taken as one, along which the rows of a tile lie, and so are those of the "
-        "input for its columns: runs are long in both arrays, however short the axes are. Where rows and columns "
-        "begin is found once for a tile; its elements are read, turned and written by vectors where these fit."
+        "The fastest axes of the output are taken as one, along which the rows of a tile lie, and so are the fastest "
+        "axes of the input for its columns: both arrays have long runs, however short the axes are. The offsets of "
+        "rows and columns are computed once for a tile. Elements are read, transposed and written by vectors where "
+        "these fit."
     )
     config = GroupedTileConfig
     takes = TransposeSpec

@@ -40,8 +40,9 @@ class SwapTile(StagedAlgorithm[SwapTileConfig]):
     takes = TransposeSpec
     template = "transpose/swap_tile.cu.jinja"
     summary = (
-        "A block reads a tile above the diagonal and the one opposite, or one on the diagonal, stages both in shared "
-        "memory, and writes each turned where the other was. No other block touches either."
+        "A block reads a tile above the diagonal and the opposite one below it, or a tile on the diagonal, stages them "
+        "in shared memory, and writes the transpose of each to the place of the other. No other block accesses these "
+        "tiles."
     )
     config = SwapTileConfig
 

@@ -542,9 +542,10 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
     name = "packed"
     template = "transpose/packed.cu.jinja"
     summary = (
-        "A block moves boxes: so many places of the fastest axes of the input, and of the output, that both have them "
-        "in long runs. A box is read in the order of the input, staged in shared memory in that of the output, and "
-        "written, while the next one is on its way; where a thread's elements lie in a box is found once for all boxes."
+        "A block moves boxes, which extend along the fastest axes of the input and those of the output, so that both "
+        "arrays have long runs of them. A box is read in the order of the input, staged in shared memory, and written "
+        "in the order of the output, while the loads of the next box are in flight. The offsets of a thread's elements "
+        "within a box are computed once for all boxes."
     )
     config = PackedConfig
     takes = TransposeSpec

@@ -54,9 +54,9 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
     name = "shift_box"
     template = "transpose/shift_box.cu.jinja"
     summary = (
-        "A block moves boxes like those of packed, of elements of 1 or 2 bytes: its rows are read by aligned words, "
-        "which are shifted into place with what the next lane has, squares of elements are turned in registers, and "
-        "columns are written from shared memory by words, wherever rows and columns begin."
+        "A block moves boxes like those of packed, with elements of 1 or 2 bytes, wherever rows and columns begin. "
+        "Rows are read by aligned words, which are shifted into place with the words of the next lane. Squares of "
+        "elements are transposed in registers, and columns are written from shared memory by words."
     )
     config = ShiftBoxConfig
     takes = TransposeSpec

@@ -81,8 +81,8 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
     name = "skinny"
     template = "transpose/skinny.cu.jinja"
     summary = (
-        "With few columns, a tile that has all of them lies in one piece in the input, is read as it lies, and "
-        "written to as many long pieces; with few rows the other way round."
+        "With few columns, a tile that has all of them is contiguous in the input. It is read as it lies, and written "
+        "as one long piece of each row of the output. With few rows it is the other way round."
     )
     config = SkinnyConfig
     takes = TransposeSpec
@@ -211,8 +211,8 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
     name = "small"
     template = "transpose/small.cu.jinja"
     summary = (
-        "As many whole matrices as fit in shared memory are read and written in one piece; the order of their "
-        "elements is changed on the way out."
+        "A block reads and writes as many whole matrices as fit in shared memory, as contiguous pieces, and changes "
+        "the order of their elements when it writes them."
     )
     config = SmallConfig
     takes = TransposeSpec
@@ -308,8 +308,8 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
     name = "interleave"
     template = "transpose/interleave.cu.jinja"
     summary = (
-        "A thread reads a vector of each of few rows, joins them in registers as their columns follow each other, and "
-        "a warp writes what it has joined in one piece; with few columns the other way round."
+        "With few rows, a thread reads a vector of each row and interleaves them in registers; a warp then writes the "
+        "interleaved elements as one contiguous piece. With few columns it is the other way round."
     )
     config = InterleaveConfig
     takes = TransposeSpec
@@ -424,8 +424,8 @@ class Squares(StagedAlgorithm[SquaresConfig]):
     name = "squares"
     template = "transpose/squares.cu.jinja"
     summary = (
-        "A thread reads squares of elements by vectors, wherever they lie in as many small matrices as a block takes, "
-        "and turns them in registers; the block writes the turned matrices in one piece."
+        "A block takes many small matrices. A thread reads squares of their elements by vectors and transposes them in "
+        "registers; the block then writes the transposed matrices as one contiguous piece."
     )
     config = SquaresConfig
     takes = TransposeSpec

@@ -86,8 +86,9 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
     name = "vector_tile"
     template = "transpose/vector_tile.cu.jinja"
     summary = (
-        "A thread reads a square of elements by vectors, one of each row, turns it in registers, and leaves it in "
-        "shared memory by vectors, one of each column; these are written along the rows of the output."
+        "A thread reads a square of elements by vectors, one from each row, transposes it in registers, and writes it "
+        "to shared memory by vectors, one for each column. From there vectors are written along the rows of the "
+        "output."
     )
     config = VectorTileConfig
     takes = TransposeSpec
@@ -287,8 +288,8 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
     name = "window_tile"
     template = "transpose/window_tile.cu.jinja"
     summary = (
-        "A tile is staged in shared memory. What is written of each of its columns is moved up by some rows, so that "
-        "it begins at a whole sector of memory also where the rows of the output begin anywhere."
+        "A tile is staged in shared memory. The part of each of its columns that is written is moved up by a few rows, "
+        "so that it begins at a whole sector of memory, even where the rows of the output begin at any address."
     )
     config = WindowTileConfig
     takes = TransposeSpec
@@ -355,8 +356,8 @@ class ShiftTile(WindowAlgorithm[ShiftTileConfig]):
     name = "shift_tile"
     template = "transpose/shift_tile.cu.jinja"
     summary = (
-        "Aligned words are read, shifted to where the columns of the tile begin, turned in registers and staged; on "
-        "the way out they are shifted once more, to aligned words of the output."
+        "Aligned words are read, shifted so that they begin at columns of the tile, transposed in registers and staged "
+        "in shared memory. When they are written they are shifted once more, to aligned words of the output."
     )
     config = ShiftTileConfig
     takes = TransposeSpec
