@@ -326,7 +326,7 @@ def reduction_of(
     op: str, elements: np.dtype[Any], ndim: int, axis: Any, keepdims: bool, dtype: Any, ddof: int
 ) -> ReductionSpec:
     """The spec of a reduction of an array with so many axes, one for all calls that mean the same."""
-    with _named_as(elements="The dtype of x"):
+    with _named_as(elements="The dtype of x", ddof="correction"):
         return reduction(op, elements, axis=_axes(axis, ndim), keepdims=keepdims, dtype=dtype, ddof=ddof)
 
 
@@ -585,9 +585,9 @@ class ArrayFunctions(ABC, Generic[A]):
         Raises:
             GenError: an argument is not what the function takes. Nothing was launched.
         """
-        ndim = self.ndim(x)
-        order = [axis + ndim if axis < 0 else axis for axis in axes]
-        if sorted(order) != list(range(ndim)):
+        ndim, named = self.ndim(x), _listed(axes)
+        order = [axis + ndim if axis < 0 else axis for axis in named or ()]
+        if named is None or sorted(order) != list(range(ndim)):
             raise ShapeError("axes", f"must name each of the {ndim} axes of x once", repr(axes))
         return self.permuted(x, order)
 
@@ -638,9 +638,9 @@ class ArrayFunctions(ABC, Generic[A]):
     def along(self, op: str, x: Any, axis: Any, keepdims: bool, dtype: Any = None, ddof: int = 0) -> A:
         """A statistic over axes as a caller names them, of results that keep these axes or not."""
         ndim = self.ndim(x)
-        named = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-        axes = sorted(one + ndim if one < 0 else one for one in named)
-        if len(set(axes)) < len(axes) or (axes and not 0 <= axes[0] <= axes[-1] < ndim):
+        named = list(range(ndim)) if axis is None else _listed(axis, alone=True)
+        axes = sorted(one + ndim if one < 0 else one for one in named or ())
+        if named is None or len(set(axes)) < len(axes) or (axes and not 0 <= axes[0] <= axes[-1] < ndim):
             raise ShapeError("axis", f"must name axes from {-ndim} to {ndim - 1} once each, or be None", repr(axis))
         result = self.reduced(op, x, axes, dtype, ddof)
         return self.expanded(result, axes) if keepdims else result
@@ -651,9 +651,18 @@ class ArrayFunctions(ABC, Generic[A]):
         return self.correlated(x, flat, shape, modes, float(cval), origins, steps)
 
 
+def _listed(given: Any, *, alone: bool = False) -> list[int] | None:
+    """Whole numbers that a sequence or an array holds, or `alone` one that is none; None if they are none."""
+    several = isinstance(given, tuple | list | range) or (not isinstance(given, int) and getattr(given, "ndim", 0) == 1)
+    if not several and not alone:
+        return None
+    found = [python_int(one) for one in (given if several else (given,))]
+    return found if _all(type(one) is int for one in found) else None
+
+
 def flat_weights(weights: Any) -> tuple[list[float], list[int]]:
     """Weights in row-major order, and their extents; in Python alone, so that it can be traced."""
-    rows = weights.tolist() if hasattr(weights, "tolist") else weights
+    rows = _rows_of(weights) if hasattr(weights, "tolist") else weights
     extents: list[int] = []
     while isinstance(rows, list | tuple):
         extents.append(len(rows))
@@ -665,6 +674,14 @@ def flat_weights(weights: Any) -> tuple[list[float], list[int]]:
     # Each length is that of all rows of its depth together.
     lengths = [length // (extents[place - 1] if place else 1) for place, length in enumerate(extents)]
     return [float(value) for value in rows], lengths
+
+
+def _rows_of(weights: Any) -> Any:
+    try:
+        return weights.tolist()
+    except TypeError as error:  # of an array that is traced
+        next_step = "They stand in the text of the kernel: pass numbers, or an array of NumPy"
+        raise ArgumentError("weights", "must be known while a program is traced", next_step=next_step) from error
 
 
 def gradient_through(

@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
         "gen.jax needs jax, which is not installed. pip install 'jax[cuda13]' installs it", name=error.name
     ) from error
 
-from gen.errors import DeviceError
+from gen.errors import ArgumentError, DeviceError, ShapeError, SpecError
 from gen.families.base import Spec
 from gen.families.stencil.adjoint import adjoint, computed_cells, folded_places
 from gen.families.stencil.builder import stencil
@@ -44,12 +44,13 @@ class _Functions(ArrayFunctions[Array]):
 
     @override
     def reduced(self, op: str, x: Array, axes: list[int], dtype: Any, ddof: int) -> Array:
-        x = jnp.asarray(x)
+        x = _array(x)
+        usual = reduction_of(op, x.dtype, x.ndim, tuple(axes), False, dtype, ddof).result.numpy
+        asked = None if dtype is None else usual
         if dtype is None and op not in _WIDE:
-            usual = reduction_of(op, x.dtype, x.ndim, tuple(axes), False, None, ddof).result.numpy
             narrow = jax.dtypes.canonicalize_dtype(usual)
-            dtype = None if narrow == usual else narrow
-        return _reduce(x, op, tuple(axes), ddof, None if dtype is None else np.dtype(dtype))
+            asked = None if narrow == usual else narrow
+        return _reduce(x, op, tuple(axes), ddof, asked)
 
     @override
     def expanded(self, y: Array, axes: Sequence[int]) -> Array:
@@ -57,20 +58,20 @@ class _Functions(ArrayFunctions[Array]):
 
     @override
     def permuted(self, x: Array, order: list[int]) -> Array:
-        return _permute(jnp.asarray(x), tuple(order))
+        return _permute(_array(x), tuple(order))
 
     @override
     def correlated(
         self, x: Array, weights: list[float], shape: Sequence[int], modes: tuple[Any, ...], cval: float,
         origins: Sequence[int], steps: int,
     ) -> Array:  # fmt: skip
-        x, array = jnp.asarray(x), np.array(weights).reshape(shape)
+        x, array = _array(x), np.array(weights).reshape(shape)
         spec = stencil(array, boundary=modes, dtype=x.dtype, cval=cval, origin=tuple(origins), word="correlate")
-        return _stencil(x, spec, steps)
+        return _stencil(x, spec, _known(steps))
 
     @override
     def ndim(self, x: Array) -> int:
-        return int(jnp.ndim(x))
+        return int(_array(x).ndim)
 
 
 _FUNCTIONS = _Functions()
@@ -85,8 +86,51 @@ correlate, convolve, laplace = _FUNCTIONS.correlate, _FUNCTIONS.convolve, _FUNCT
 
 
 def operator(spec: StencilSpec) -> Callable[..., Array]:
-    """A stencil as a function of an array and of `steps`, which is 1 unless it is given."""
-    return lambda x, steps=1: _stencil(jnp.asarray(x), spec, steps)
+    """A stencil as a function of an array and of `steps`, which is 1 unless it is given.
+
+    Raises SpecError if it is none.
+    """
+    given: object = spec  # a caller may give anything
+    if not isinstance(given, StencilSpec):
+        next_step = "gen.jax.sum and gen.jax.permute_dims, say, are functions of arrays"
+        raise SpecError("spec", "must be a stencil", getattr(given, "label", repr(given)), next_step=next_step)
+
+    def call(x: Array, steps: int = 1) -> Array:
+        array = _array(x)
+        if not spec.dtype.holds(array.dtype):
+            next_step = "Convert it first, or make a stencil of its type"
+            raise ShapeError("x", f"must hold {spec.dtype.name} elements", array.dtype, next_step=next_step)
+        return _stencil(array, spec, _known(steps))
+
+    return call
+
+
+def _array(x: Any) -> Array:
+    """What a caller gives, as an array of JAX. Raises ArgumentError for what no kernel can read."""
+    try:
+        array = jnp.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError("x", "must be what JAX makes an array of", error) from error
+    if not isinstance(array.dtype, np.dtype):  # keys of random numbers
+        raise ArgumentError("x", "must hold numbers", array.dtype)
+    if _bits(array.dtype) % 8:
+        next_step = "Convert it first: XLA keeps several in a byte"
+        raise ArgumentError("x", "must hold elements of whole bytes", array.dtype, next_step=next_step)
+    return array
+
+
+def _bits(dtype: Any) -> int:
+    if jnp.issubdtype(dtype, jnp.integer):
+        return int(jnp.iinfo(dtype).bits)
+    return int(jnp.finfo(dtype).bits) if jnp.issubdtype(dtype, jnp.floating) else 8 * int(dtype.itemsize)
+
+
+def _known(steps: Any) -> Any:
+    """Raises ArgumentError for steps that are traced."""
+    if isinstance(steps, jax.core.Tracer):
+        next_step = "Name it in static_argnames of jax.jit"
+        raise ArgumentError("steps", "must be known while a program is traced", "a tracer", next_step=next_step)
+    return steps
 
 
 # What runs a kernel: a custom call where the program is for a GPU, else a call of Python
@@ -97,6 +141,8 @@ def _run(spec: Spec, x: Array, shape: tuple[int, ...], dtype: np.dtype[Any], **p
         if os.environ.get("GEN_DEVICE") != CPU:
             next_step = "Install JAX for CUDA, or set GEN_DEVICE=cpu, for the CPU run"
             raise DeviceError("gen.jax", "needs a GPU that JAX sees", "the CPU", next_step=next_step)
+
+        loaded(spec, CPU).variant_for(x.shape, **parameters)  # raises here what in a callback would be JAX's error
 
         def call(content: Any) -> Any:
             found = np.asarray(loaded(spec, CPU)(np.asarray(content), **parameters))

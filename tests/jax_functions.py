@@ -126,15 +126,40 @@ def test_vmap_is_one_call_after_another(name: str, function: Callable[[Any], Any
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_axes_may_be_numbers_of_numpy_and_arrays_lists() -> None:
+    x = numbers(3, 4)
+    for axis in (np.int64(1), [1], np.array([1])):
+        np.testing.assert_array_equal(gen.jax.sum(x, axis=axis), gen.jax.sum(x, axis=1))
+    np.testing.assert_array_equal(gen.jax.permute_dims(x, np.array([1, 0])), np.asarray(x).T)
+    assert jax.jit(gen.jax.sum)([[1.0, 2.0], [3.0, 4.0]]) == 10
+
+
 def test_bfloat16_is_added_in_32_bits() -> None:
     x = jnp.ones(300, jnp.bfloat16)
     assert gen.jax.sum(x, dtype=jnp.float32) == 300
     assert jax.grad(lambda x: gen.jax.sum(x, dtype=jnp.float32))(x).dtype == jnp.bfloat16
 
 
+HEAT: Any = gen.jax.operator(gen.stencil(gen.star(2, 1)))
 WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: gen.jax.sum(x, axis=2), "axis must name axes from -2 to 1 once each"),
-    (lambda x: gen.jax.permute_dims(x, (0, 0)), "axes must name each of the 2 axes of x once"),
+    *((lambda x, odd=odd: gen.jax.sum(x, axis=odd), "axis must name axes from -2 to 1") for odd in ("a", 0.5, True)),
+    *(
+        (lambda x, odd=odd: gen.jax.permute_dims(x, odd), "axes must name each of the 2 axes of x once")
+        for odd in ((0, 0), "ab", None, (0.0, 1.0))
+    ),
+    (lambda x: gen.jax.sum(x, dtype="zz"), "dtype must be one of"),
+    (lambda x: gen.jax.var(x, correction=0.5), "correction must be a whole number"),
+    *((lambda _, odd=odd: gen.jax.sum(odd), "x must be what JAX makes an array of") for odd in (None, "a")),
+    (lambda _: gen.jax.transpose(jax.random.key(0)), "x must hold numbers"),
+    (lambda x: gen.jax.transpose(x.astype("int4")), "x must hold elements of whole bytes .*int4"),
+    (jax.jit(lambda x: gen.jax.correlate(x, x)), "weights must be known while a program is traced"),
+    (lambda _: gen.jax.operator(gen.reduction("sum")), "spec must be a stencil"),
+    (lambda _: gen.jax.operator(5), "spec must be a stencil"),
+    *((lambda x, odd=odd: HEAT(x, steps=odd), "steps must be a whole number") for odd in (-1, 1.5)),
+    (lambda x: jax.jit(HEAT)(x, 3), "steps must be known while a program is traced .*static_argnames"),
+    (lambda x: HEAT(x[0]), "must (be|have) 2 "),
+    (lambda x: HEAT(x.astype("float16")), r"x must hold f32 elements \(got float16\)"),
     (lambda x: gen.jax.vector_norm(x, ord=1), "ord must be 2"),
     (lambda x: gen.jax.correlate(x, [1.0]), "weights must have 2 axes"),
     (jax.jit(gen.sum), r"x must have memory .*Call the function of gen.jax"),

@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 
 import gen
 from gen import functions
-from gen.errors import GenError
+from gen.errors import ArgumentError, GenError, ShapeError
 from gen.families.reduction import ReductionSpec
 
 REDUCTIONS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax", "count_nonzero", "mean", "var", "std")
@@ -277,6 +277,50 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 def test_wrong_arguments_are_named(name: str, arguments: tuple[Any, ...], named: dict[str, Any], says: str) -> None:
     with pytest.raises(GenError, match=says):
         getattr(gen, name)(*arguments, **{"device": "cpu", **named})
+
+
+class OfNumpy(functions.ArrayFunctions[Any]):
+    """Of a library with gradients, in whose place NumPy stands."""
+
+    def reduced(self, op: str, x: Any, axes: list[int], dtype: Any, ddof: int) -> Any:
+        return x.sum(tuple(axes))
+
+    def expanded(self, y: Any, axes: list[int]) -> Any:
+        return np.expand_dims(y, tuple(axes))
+
+    def permuted(self, x: Any, order: list[int]) -> Any:
+        return x.transpose(order)
+
+    def correlated(self, x: Any, weights: Any, *_: Any) -> Any:
+        return weights
+
+    def ndim(self, x: Any) -> int:
+        return int(x.ndim)
+
+
+class Traced:
+    """Weights that nobody knows yet."""
+
+    def tolist(self) -> Any:
+        raise TypeError("abstract")
+
+
+def test_axes_of_functions_with_gradients_are_whole_numbers_of_any_kind() -> None:
+    known, x = OfNumpy(), np.arange(6.0).reshape(2, 3)
+    for axis in (1, -1, np.int64(1), (1,), [1], range(1, 2), np.array([1])):
+        assert known.sum(x, axis=axis).tolist() == [3, 12]
+    assert (known.sum(x), known.sum(x, keepdims=True).shape) == (15, (1, 1))
+    for axes in ((1, 0), [-1, 0], range(1, -1, -1), np.array([1, 0]), (np.int8(1), 0)):
+        np.testing.assert_array_equal(known.permute_dims(x, axes), x.T)
+    odd: Any
+    for odd in (2, "a", 0.5, True, (0, 0), ("a",), np.zeros((1, 1)), np.array(0.5), object()):
+        with pytest.raises(ShapeError, match="axis must name axes from -2 to 1 once each, or be None"):
+            known.sum(x, axis=odd)
+    for odd in (None, 1, "ab", (0,), (0.0, 1.0), (True, False), np.zeros((2, 2))):
+        with pytest.raises(ShapeError, match="axes must name each of the 2 axes of x once"):
+            known.permute_dims(x, odd)
+    with pytest.raises(ArgumentError, match=r"weights must be known while a program is traced. They stand in the text"):
+        known.correlate(x, Traced())
 
 
 def test_an_environment_variable_names_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
