@@ -127,10 +127,11 @@ def test_vmap_is_one_call_after_another(name: str, function: Callable[[Any], Any
 
 
 def test_axes_may_be_numbers_of_numpy_and_arrays_lists() -> None:
-    x = numbers(3, 4)
-    for axis in (np.int64(1), [1], np.array([1])):
+    x, turned = numbers(3, 4), np.array([1, 0])
+    axes: Any = turned
+    for axis in (np.int64(1), [1], turned[:1]):
         np.testing.assert_array_equal(gen.jax.sum(x, axis=axis), gen.jax.sum(x, axis=1))
-    np.testing.assert_array_equal(gen.jax.permute_dims(x, np.array([1, 0])), np.asarray(x).T)
+    np.testing.assert_array_equal(gen.jax.permute_dims(x, axes), np.asarray(x).T)
     assert jax.jit(gen.jax.sum)([[1.0, 2.0], [3.0, 4.0]]) == 10
 
 
@@ -140,7 +141,8 @@ def test_bfloat16_is_added_in_32_bits() -> None:
     assert jax.grad(lambda x: gen.jax.sum(x, dtype=jnp.float32))(x).dtype == jnp.bfloat16
 
 
-HEAT: Any = gen.jax.operator(gen.stencil(gen.star(2, 1)))
+OPERATOR: Any = gen.jax.operator
+HEAT: Any = OPERATOR(gen.stencil(gen.star(2, 1)))
 WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: gen.jax.sum(x, axis=2), "axis must name axes from -2 to 1 once each"),
     *((lambda x, odd=odd: gen.jax.sum(x, axis=odd), "axis must name axes from -2 to 1") for odd in ("a", 0.5, True)),
@@ -149,13 +151,13 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
         for odd in ((0, 0), "ab", None, (0.0, 1.0))
     ),
     (lambda x: gen.jax.sum(x, dtype="zz"), "dtype must be one of"),
-    (lambda x: gen.jax.var(x, correction=0.5), "correction must be a whole number"),
+    (lambda x: gen.jax.var(x, correction=-1), "correction must be a whole number"),
     *((lambda _, odd=odd: gen.jax.sum(odd), "x must be what JAX makes an array of") for odd in (None, "a")),
     (lambda _: gen.jax.transpose(jax.random.key(0)), "x must hold numbers"),
     (lambda x: gen.jax.transpose(x.astype("int4")), "x must hold elements of whole bytes .*int4"),
     (jax.jit(lambda x: gen.jax.correlate(x, x)), "weights must be known while a program is traced"),
-    (lambda _: gen.jax.operator(gen.reduction("sum")), "spec must be a stencil"),
-    (lambda _: gen.jax.operator(5), "spec must be a stencil"),
+    (lambda _: OPERATOR(gen.reduction("sum")), "spec must be a stencil"),
+    (lambda _: OPERATOR(5), "spec must be a stencil"),
     *((lambda x, odd=odd: HEAT(x, steps=odd), "steps must be a whole number") for odd in (-1, 1.5)),
     (lambda x: jax.jit(HEAT)(x, 3), "steps must be known while a program is traced .*static_argnames"),
     (lambda x: HEAT(x[0]), "must (be|have) 2 "),

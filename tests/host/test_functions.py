@@ -310,6 +310,7 @@ def test_axes_of_functions_with_gradients_are_whole_numbers_of_any_kind() -> Non
     for axis in (1, -1, np.int64(1), (1,), [1], range(1, 2), np.array([1])):
         assert known.sum(x, axis=axis).tolist() == [3, 12]
     assert (known.sum(x), known.sum(x, keepdims=True).shape) == (15, (1, 1))
+    axes: Any
     for axes in ((1, 0), [-1, 0], range(1, -1, -1), np.array([1, 0]), (np.int8(1), 0)):
         np.testing.assert_array_equal(known.permute_dims(x, axes), x.T)
     odd: Any
