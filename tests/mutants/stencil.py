@@ -862,6 +862,22 @@ MUTANTS = (
 # Indices of 32 bits where 64 are needed: found on more than 2^32 elements, of which a few blocks are run.
 LARGE = (
     Mutant(
+        "resident: where parts begin in 31 bits", ON_RESIDENT, RESIDENT, "static_cast<long long>(blockIdx.x) * own",
+        "static_cast<int>(blockIdx.x) * static_cast<int>(own)", OVERFLOW,
+    ),
+    Mutant(
+        "resident: rows of both arrays in 31 bits", ON_RESIDENT, RESIDENT, '"row * " ~ pitch ~ " + "',
+        '"int(row) * int(" ~ pitch ~ ") + "', OVERFLOW,
+    ),
+    Mutant(
+        "resident: cells of the input in 32 bits", ON_RESIDENT, RESIDENT, '"in[" ~ cell_at("in_pitch") ~ "]"',
+        '"in[unsigned(" ~ cell_at("in_pitch") ~ ")]"', (WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "resident: cells of the output in 32 bits", ON_RESIDENT, RESIDENT, 'out[{{ cell_at("out_pitch") }}]',
+        'out[unsigned({{ cell_at("out_pitch") }})]', (OUTSIDE_WRITE, RACE, WRONG),
+    ),
+    Mutant(
         "persistent: rows of the input in 31 bits", ON_FEW_TILES, PERSISTENT, "in + tile.row * in_pitch + col",
         "in + tile.row * int(in_pitch) + col", OVERFLOW,
     ),

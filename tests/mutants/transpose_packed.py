@@ -9,6 +9,7 @@ PACKED, BOXES = "transpose/packed.cu.jinja", "transpose/_boxes.cu.jinja"
 SHIFTED, GROUPED = "transpose/shift_box.cu.jinja", "transpose/grouped_tile.cu.jinja"
 
 ON_BYTES = "transpose_0321_b8__packed_a4_tpb512_u4"
+PAIRS = "transpose_10_b8__packed_a2_tpb512_u4"
 ON_HALVES = "transpose_210_b16__packed_a3_tpb512_u4_i32"
 BY_WORDS = "transpose_0321_b8__packed_a4_tpb512_u4_rwords"
 BY_SQUARES = "transpose_210_b8__shift_box_a3_tpb512"
@@ -58,6 +59,8 @@ MUTANTS = (
            (WRONG, UNINITIALISED), at="more units"),
     Mutant("boxes: the tile behind the last element is not filled", ON_BYTES, PACKED, "thread == 0", "false",
            UNINITIALISED, at="behind the last"),
+    Mutant("boxes: a single place that the last ones leave out", PAIRS, PACKED, "all_skipped > 0", "all_skipped > 1",
+           UNINITIALISED),
     # of these by words
     Mutant("boxes: words begin between words", BY_WORDS, PACKED, "early_of(place)", "0", MISALIGNED,
            at="early of a unit"),
@@ -88,6 +91,8 @@ MUTANTS = (
            "row + kElements <= rows_left && ", "", (OUTSIDE_WRITE, RACE, WRONG), at="word written"),
     Mutant("squares: words that another box writes", BY_SQUARES, SHIFTED,
            " && (left_out[u / 4] & last << (8 * (u % 4))) == 0", "", RACE, at="word written"),
+    Mutant("squares: a fifth word is left out as the first", BY_SQUARES, SHIFTED, "left_out[u / 4] |=",
+           "left_out[u / 5] |=", (RACE, WRONG, UNINITIALISED)),
     Mutant("squares: a place too many is left out", BY_SQUARES, SHIFTED, "at < skipped", "at <= skipped", WRONG,
            at="column left out"),
     Mutant("squares: a run's last word is read as if it began at a word", BY_SQUARES, SHIFTED, "early_of(place)", "0",

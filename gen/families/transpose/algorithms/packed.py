@@ -601,6 +601,7 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
         yield make(spec, 3 * side, 6 * side, in_gap=4 * gap, out_gap=8)
         yield make(spec, 12, 16, 9 if several else 1)
         yield make(spec, 256, 64, 2 if several else 1)  # of bytes a full box of whole words
+        yield make(spec, 119, 69)  # of elements of less than a word the last box leaves out one place in all
 
     def inputs(self, spec: TransposeSpec, config: PackedConfig) -> Mapping[str, object]:
         """Units of a box at most, and boxes of a block."""

@@ -13,7 +13,7 @@ from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import ONE, Expr, once_a_problem, size
-from gen.families.transpose.algorithms.common import Axis, MatrixAlgorithm, only_gaps_after_rows, only_turns, turned
+from gen.families.transpose.algorithms.common import Axis, MatrixAlgorithm, known, only_gaps_after_rows, only_turns, turned
 from gen.families.transpose.algorithms.demands import CACHE_SHARE, demand_of, memory, touched
 from gen.families.transpose.algorithms.packed import (
     COLUMNS,
@@ -99,6 +99,8 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
         yield turned(spec, 37, 2 * side + 3, 7 if several else 1, out_gap=3)
         yield turned(spec, 3 * side, 2 * side, in_gap=4, out_gap=8)
         yield turned(spec, 2 * side, side, 3 if several else 1)
+        if several:  # boxes of more words than threads, of which the last leaves out some columns
+            yield known(spec, dict(enumerate((113, 5, 28))), 0, 0)
 
     def inputs(self, spec: TransposeSpec, config: ShiftBoxConfig) -> Mapping[str, object]:
         """Words of a tile and columns of a box at most, boxes of a block, words that a thread reads of each."""
