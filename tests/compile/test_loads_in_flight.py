@@ -7,7 +7,7 @@ memory are so up to the instruction that waits for their group.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
@@ -23,6 +23,7 @@ from gen.toolchain.nvrtc import Nvrtc
 from gen.toolchain.sass import disassembler, listing
 from tests.host.test_parameter_effects import specs
 
+LATENCY = 500  # instructions that go by before a load has come
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)\s*(.*?);")
 REGISTER = re.compile(r"\bR(\d+)\b")
 WAIT = re.compile(r"\bDEPBAR\.LE\s+SB0,\s*0x(\w+)")
@@ -47,6 +48,15 @@ def code(made: Variant, text: str | None = None) -> str:
     return body.partition("\n	.section")[0]
 
 
+def instructions(body: str) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Each with the first register that it writes, none where it writes a predicate or memory, and those it reads."""
+    for opcode, operands in INSTRUCTION.findall(body):
+        registers = [int(number) for number in REGISTER.findall(operands)]
+        first, _, _ = operands.partition(",")
+        written = [] if opcode.startswith(NO_RESULT) or "[" in first else registers[: len(REGISTER.findall(first))]
+        yield opcode, written, registers[len(written) :]
+
+
 def bytes_of(opcode: str) -> int:
     """What a load brings."""
     sizes = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
@@ -56,20 +66,33 @@ def bytes_of(opcode: str) -> int:
 def bytes_in_flight(body: str) -> int:
     """Most bytes of loads that stand before the first instruction that reads what one of them brings."""
     most, waiting = 0, list[tuple[range, int]]()
-    for opcode, operands in INSTRUCTION.findall(body):
-        registers = [int(number) for number in REGISTER.findall(operands)]
-        read = set(registers if opcode.startswith(NO_RESULT) else registers[1:])
+    for opcode, written, read in instructions(body):
         for place in reversed(range(len(waiting))):
-            if read.intersection(waiting[place][0]):  # and what was asked for before it is there
+            if set(read).intersection(waiting[place][0]):  # and what was asked for before it is there
                 del waiting[: place + 1]
                 break
-        if opcode.startswith("LDG.") and registers:
+        if opcode.startswith("LDG.") and written:
             size = bytes_of(opcode)
-            brought = range(registers[0], registers[0] + max(size // 4, 1))
+            brought = range(written[0], written[0] + max(size // 4, 1))
             waiting = [one for one in waiting if not set(one[0]).intersection(brought)]
             waiting.append((brought, size))
             most = max(most, sum(size for _, size in waiting))
     return most
+
+
+def loads_and_waits(body: str) -> tuple[int, int]:
+    """Loads, and how often a thread waits for one most of its latency: those asked for together come together."""
+    now, loads, waits, there = 0, 0, 0, dict[int, int]()
+    for opcode, written, read in instructions(body):
+        late = max((there.get(register, 0) for register in read), default=0)
+        waits += late > now + LATENCY // 2
+        now = max(now + 1, late)
+        is_load = opcode.startswith("LDG.") and bool(written)
+        loads += is_load
+        for register in written:
+            for brought in range(register, register + (max(bytes_of(opcode) // 4, 1) if is_load else 1)):
+                there[brought] = now + LATENCY if is_load else now
+    return loads, waits
 
 
 def least_and_most(family: Family[Any], name: str, field: str) -> tuple[Variant, Variant]:
@@ -93,10 +116,11 @@ def least_and_most(family: Family[Any], name: str, field: str) -> tuple[Variant,
 
 
 UNROLLED = [
-    (family, name)
+    (family, name, field)
     for family in FAMILIES
     for name, algorithm in family.algorithms.items()
-    if "unroll" in {parameter.field for parameter in algorithm.config.parameters()}
+    for field in ("unroll", "rows_at_once")
+    if field in {parameter.field for parameter in algorithm.config.parameters()}
     and name not in ONE_BY_ONE
     and f"{name} {family.name}" not in ONE_BY_ONE
 ]
@@ -107,12 +131,15 @@ def stated(made: Variant) -> int:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("family", "name"), [pytest.param(*one, id=one[1]) for one in UNROLLED])
-def test_unrolled_loads_are_in_flight_together(family: Family[Any], name: str) -> None:
-    least, most = least_and_most(family, name, "unroll")
-    found = [bytes_in_flight(code(made)) for made in (least, most)]
+@pytest.mark.parametrize(("family", "name", "field"), [pytest.param(*one, id=one[1]) for one in UNROLLED])
+def test_unrolled_loads_are_in_flight_together(family: Family[Any], name: str, field: str) -> None:
+    least, most = least_and_most(family, name, field)
+    codes = [code(made) for made in (least, most)]
+    found = [bytes_in_flight(one) for one in codes]
     assert found[0] < found[1], (least.name, most.name)
     assert 3 * found[1] >= stated(most), most.name
+    (few, seldom), (many, often) = (loads_and_waits(one) for one in codes)
+    assert 2 * (often - seldom) < many - few, most.name  # what is asked for beside others is not waited for alone
 
 
 @pytest.mark.exhaustive
@@ -142,8 +169,22 @@ def test_copies_to_shared_memory_are_in_flight_together(name: str, field: str, a
         assert max(left) + 1 == ahead(made.config), made.name  # groups: what is waited for, and those that may be left
 
 
-def test_a_text_that_ignores_unroll_is_found_out() -> None:
-    made = find_variant(FAMILIES, "reduction_sum_f32__grid_tpb128_u8_v16_bpm1", {})
+@pytest.mark.parametrize(
+    ("name", "together", "alone", "nbytes"),
+    [
+        ("reduction_sum_f32__grid_tpb128_u8_v16_bpm1", "kUnroll = 8", "kUnroll = 1", 128),
+        ("stencil_heat_de794a2b_f32__resident_a0_tpb256_u3_t4", "kAtOnce = 4", "kAtOnce = 1", 16),
+    ],
+)
+def test_a_text_that_loads_one_by_one_is_found_out(name: str, together: str, alone: str, nbytes: int) -> None:
+    made = find_variant(FAMILIES, name, {})
     text = render(made)
-    assert bytes_in_flight(code(made, text)) == stated(made) == 128
-    assert bytes_in_flight(code(made, text.replace("kUnroll = 8", "kUnroll = 1"))) < 64
+    assert bytes_in_flight(code(made, text)) == stated(made) == nbytes
+    assert 2 * bytes_in_flight(code(made, text.replace(together, alone))) < nbytes
+
+
+def test_a_text_whose_loads_wait_for_each_other_is_found_out() -> None:
+    made = find_variant(FAMILIES, "transpose_10_b32__gather_tpb128_u4", {})
+    text = render(made)
+    chained = text.replace("in[there]", "in[there + (u > 0 && loaded[u - 1] == 7)]")
+    assert [loads_and_waits(code(made, one)) for one in (text, chained)] == [(4, 1), (4, 4)]

@@ -73,7 +73,10 @@ def test_sizes_are_those_of_python(function: Callable[..., tuple[int, ...]], lib
         first = FIRST.get(function.__name__)  # how many axes are told, or the bytes of an element
         given = ([random.choice(first)] if first else []) + problem(random, number % MAX_AXES + 1)
         wanted = function(*given)
-        told, found = (ctypes.c_int64 * len(given))(*given), (ctypes.c_int64 * (len(wanted) + 1))(*[-7] * (len(wanted) + 1))
+        told, found = (
+            (ctypes.c_int64 * len(given))(*given),
+            (ctypes.c_int64 * (len(wanted) + 1))(*[-7] * (len(wanted) + 1)),
+        )
         getattr(library, f"{function.__name__}_of")(told, len(given), found)
         assert (*wanted, -7) == tuple(found), given  # and nothing is written behind them
         several += any(wanted)

@@ -41,6 +41,7 @@ from gen.families.stencil.spec import STEPS, StencilSpec
 
 _MOST_TERMS = 1000  # of a thread, all written out: more take NVRTC long to compile
 _SHARED_BYTES = {1: 226 * 1024, 2: 112 * 1024}  # of a block, by the blocks of a multiprocessor of sm_90
+_AT_ONCE = 4  # cells that a thread loads before it waits for the first
 _LEAST_OWN = 8  # cells of a line that a block writes
 _OFFSET_BYTES = 4  # of an entry of a table of lines
 _BARRIER_CLOCKS, _PLACE_CLOCKS, _TERM_CLOCKS = 300.0, 70.0, 4.5  # of a step; of a thread's cells; of their terms
@@ -83,8 +84,8 @@ class Resident(StencilAlgorithm[ResidentConfig]):
 
     @override
     def bytes_in_flight(self, spec: StencilSpec, config: ResidentConfig) -> int:
-        """A thread loads its cells one after another."""
-        return spec.dtype.size
+        """Cells that a thread loads before it waits."""
+        return _AT_ONCE * spec.dtype.size
 
     def illegal(self, spec: StencilSpec, config: ResidentConfig) -> str | None:
         """The axis must be one, and what lies past both its ends be found in the same part."""
@@ -175,6 +176,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
                 for offset, weight in image.taps
             ),
             "tiles": config.steps > 0,
+            "cells_at_once": _AT_ONCE,
             "columns": columns,
             "columns_stay": stay,
         }
@@ -219,8 +221,8 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         moving = _MOVED_CLOCKS * (-(-loaded // 1))
         return demand_of_steps(
             spec, extents, limits, fused=config.steps or max(extents.get(STEPS, 1), 1), blocks=blocks,
-            threads_per_block=config.threads_per_block, bytes_in_flight=4 * spec.dtype.size,
-            rounds=2 + loaded / 4, instructions=120.0 * loaded, written=200 + config.unroll * len(image.taps),
+            threads_per_block=config.threads_per_block, bytes_in_flight=_AT_ONCE * spec.dtype.size,
+            rounds=2 + loaded / _AT_ONCE, instructions=120.0 * loaded, written=200 + config.unroll * len(image.taps),
             registers=64, shared_bytes=parts.shared_bytes.at(sizes),
             last_seconds=turns * (steps * clocks + moving) / limits.clock_hz * (_NOT_TIMED if config.steps else 1.0),
         )  # fmt: skip

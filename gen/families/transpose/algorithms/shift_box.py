@@ -13,7 +13,14 @@ from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand
 from gen.families.expr import ONE, Expr, once_a_problem, size
-from gen.families.transpose.algorithms.common import Axis, MatrixAlgorithm, known, only_gaps_after_rows, only_turns, turned
+from gen.families.transpose.algorithms.common import (
+    Axis,
+    MatrixAlgorithm,
+    known,
+    only_gaps_after_rows,
+    only_turns,
+    turned,
+)
 from gen.families.transpose.algorithms.demands import CACHE_SHARE, demand_of, memory, touched
 from gen.families.transpose.algorithms.packed import (
     COLUMNS,
