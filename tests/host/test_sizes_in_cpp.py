@@ -39,8 +39,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     calls = "".join(BEHIND.replace("NAME", function.__name__) for function in FUNCTIONS)
     (folder / "sizes.cpp").write_text(f"{BEFORE}{text()}{calls}", encoding="utf-8")
     made = folder / "sizes.so"
-    command = [shutil.which("g++") or "g++", "-std=c++17", "-shared", "-fPIC", "-ffp-contract=off", "-o", made]
-    subprocess.run([*command, folder / "sizes.cpp"], check=True)
+    command = [shutil.which("g++") or "g++", "-std=c++17", "-shared", "-fPIC", "-ffp-contract=off", "-o", str(made)]
+    subprocess.run([*command, str(folder / "sizes.cpp")], check=True)
     return ctypes.CDLL(str(made))
 
 
