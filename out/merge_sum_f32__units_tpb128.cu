@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 128}
-// Template: merge/units.cu.jinja, with its partials sha256 65af9ae244025046
+// Template: merge/units.cu.jinja, with its partials sha256 220b00cdd51ee0f4
 //
 // Written by gen: change the template, not this file.
 
@@ -19,7 +19,7 @@ constexpr int kThreadsPerBlock = 128;
 constexpr int kUnroll = 8;  // units whose partial results a thread loads at once
 static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "a block is whole warps");
 
-using State = float;  // their sum of the elements seen so far
+using State = float;  // of the elements seen so far: their sum
 
 __device__ __forceinline__ State identity() {
   return 0.0f;

@@ -14,7 +14,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "load_modifier": "cs", "threads_per_block": 512, "unroll": 8,
 //           "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 b138b1be0bd19651
+// Template: reduction/flags.cu.jinja, with its partials sha256 41dcb90d1fd404bc
 //
 // Written by gen: change the template, not this file.
 
@@ -30,7 +30,7 @@ constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
 using Item = float;  // an element in memory
-using State = float;  // their sum of the elements seen so far
+using State = float;  // of the elements seen so far: their sum
 
 __device__ __forceinline__ State identity() {
   return 0.0f;

@@ -13,7 +13,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "load_modifier": "cg", "threads_per_block": 256, "unroll": 2,
 //           "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 33f6a0b4b53e2470
+// Template: reduction/grid.cu.jinja, with its partials sha256 add6f82845ab472a
 //
 // Written by gen: change the template, not this file.
 
@@ -28,7 +28,7 @@ constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
 using Item = float;  // an element in memory
-using State = float;  // their sum of the elements seen so far
+using State = float;  // of the elements seen so far: their sum
 
 __device__ __forceinline__ State identity() {
   return 0.0f;

@@ -14,7 +14,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 a737869c4f309436
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 8979cf39042a5069
 //
 // Written by gen: change the template, not this file.
 
@@ -32,7 +32,7 @@ static_assert(kGroup == kThreadsPerBlock, "more than a warp is the whole block")
 static_assert(kThreadsPerBlock % 32 == 0 && kThreadsPerBlock <= 1024, "warps fill the block");
 
 using Item = float;  // an element in memory
-using State = float;  // their sum of the elements seen so far
+using State = float;  // of the elements seen so far: their sum
 
 __device__ __forceinline__ State identity() {
   return 0.0f;

@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"block_reduce": "shared", "threads_per_block": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 28a1e0f425ad5b35
+// Template: reduction/single.cu.jinja, with its partials sha256 bb39dc0224e59321
 //
 // Written by gen: change the template, not this file.
 
@@ -25,7 +25,7 @@ static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warp
 static_assert(2 * kVecItems <= kThreadsPerBlock, "a thread has at most one element of both ends");
 
 using Item = float;  // an element in memory
-using State = float;  // their sum of the elements seen so far
+using State = float;  // of the elements seen so far: their sum
 
 __device__ __forceinline__ State identity() {
   return 0.0f;

@@ -12,7 +12,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 095aeba07b890b74
+// Template: reduction/strided.cu.jinja, with its partials sha256 5489be9631488590
 //
 // Written by gen: change the template, not this file.
 
@@ -25,7 +25,7 @@ constexpr int kWarps = kThreadsPerBlock / 32;
 static_assert(kThreadsPerBlock % 32 == 0 && kWarps <= 32, "a block is whole warps, at most 32");
 
 using Item = float;  // an element in memory
-using State = float;  // their sum of the elements seen so far
+using State = float;  // of the elements seen so far: their sum
 
 __device__ __forceinline__ State identity() {
   return 0.0f;

@@ -1,15 +1,12 @@
-"""A folder of results that is the test's own, few candidates, and a GPU that is none."""
+"""Few candidates, and which of them is fast on a GPU that is none."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from gen.families.transpose import Transpose
 from gen.tune.search import Space
-from tests.fake_tuning import FakeTuningDevice, let_tune_find
+from tests.fake_tuning import FakeTuningDevice
 from tests.host.several_problems.given import TRANSPOSE, by_length
 
 
@@ -25,14 +22,5 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTuningDevice]:
-    """A GPU that `gen tune` finds."""
-    device = FakeTuningDevice(by_length)
-    let_tune_find(device, monkeypatch)
-    yield device
-    assert device.open_sessions == 0
+def device() -> FakeTuningDevice:
+    return FakeTuningDevice(by_length)

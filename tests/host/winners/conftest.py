@@ -1,14 +1,11 @@
-"""A folder of results that is the test's own, a class with a space of six variants, and a GPU that is none."""
+"""A class with a space of six variants, and which of them is fast on a GPU that is none."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from gen.tune.search import Space
-from tests.fake_tuning import FakeTuningDevice, let_tune_find
+from tests.fake_tuning import FakeTuningDevice
 from tests.host.winners.given import BASE, EVERY, FAMILY, TRANSPOSE, Sized, tall_matrices
 
 
@@ -29,14 +26,5 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTuningDevice]:
-    """A GPU that `gen tune` finds."""
-    device = Sized(tall_matrices)
-    let_tune_find(device, monkeypatch)
-    yield device
-    assert device.open_sessions == 0
+def device() -> FakeTuningDevice:
+    return Sized(tall_matrices)
