@@ -263,8 +263,13 @@ def pairwise(configs: Sequence[C]) -> tuple[C, ...]:
 
     Greedy: each step takes the first config with the most pairs still missing.
     """
-    bits: dict[Pair, int] = {}
-    held = [sum(1 << bits.setdefault(pair, len(bits)) for pair in pairs(config)) for config in configs]
+    numbers: dict[tuple[str, Value], int] = {}  # of each value: values are hashed once, and not in every pair
+    bits: dict[tuple[int, int], int] = {}
+    held: list[int] = []
+    for config in configs:
+        own = [numbers.setdefault((p.field, getattr(config, p.field)), len(numbers)) for p in config.parameters()]
+        together = combinations(own if len(own) > 1 else own * 2, 2)
+        held.append(sum(bits.setdefault(pair, 1 << len(bits)) for pair in together))
     missing = (1 << len(bits)) - 1
     # How many pairs a config would add never grows: one whose count still holds is ahead of all that stand behind it.
     queue = [(-each.bit_count(), place) for place, each in enumerate(held)]

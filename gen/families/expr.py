@@ -7,7 +7,7 @@ formula.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial, wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
@@ -197,16 +197,21 @@ class Expr:
             return self
         return _once((word, id(self)), lambda: replace(self, word=word), self)
 
-    def parts(self) -> Iterator[Expr]:
+    def parts(self) -> tuple[Expr, ...]:
         """Each object among its parts once, however many others it is a part of: parts of parts first, itself last."""
-        yield from self._parts(set())
+        return self._parts
 
-    def _parts(self, met: set[int]) -> Iterator[Expr]:
-        if id(self) not in met:
-            met.add(id(self))
-            for operand in self.operands:
-                yield from operand._parts(met)
-            yield self
+    @cached_property
+    def _parts(self) -> tuple[Expr, ...]:
+        met: dict[int, Expr] = {}
+        self._meet(met)
+        return tuple(met.values())
+
+    def _meet(self, met: dict[int, Expr]) -> None:
+        for operand in self.operands:
+            if id(operand) not in met:
+                operand._meet(met)
+        met[id(self)] = self
 
     def names(self) -> frozenset[str]:
         """The sizes it needs."""
@@ -220,7 +225,8 @@ class Expr:
         return hash((self.number, self.name, self.operator, self.operands))
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_hash"}  # another in each process
+        # A hash is another in each process; the parts are in the operands.
+        return {name: value for name, value in vars(self).items() if name not in ("_hash", "_parts")}
 
     def __str__(self) -> str:
         return self.text()
