@@ -14,7 +14,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import log, prod
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.program import ended, need_gpu, write_results
 from bench.random_cases import RandomCase, random_cases
+from bench.volumes import volumes
 from gen.arch import Limits
 from gen.cli.gpu import alone
 from gen.emit.render import render
@@ -31,6 +32,7 @@ from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.estimates import COSTS, Costs, Demand, estimated_us
 from gen.families.names import find_family, find_variant, heuristic_variants, search_space, variant
+from gen.families.stencil.spec import STEPS
 from gen.toolchain.farm import CompileFarm
 from gen.toolchain.nvrtc import Nvrtc
 
@@ -209,12 +211,25 @@ class Replayed:
 H200 = replace(DEVICE, memory_bytes_per_second=4.8e12, clock_hz=1.98e9)
 
 
+def _timed(row: Mapping[str, Any]) -> Timed:
+    """A row of this program, or of bench/volumes.py, whose times are of a step."""
+    if "volume" not in row:
+        return Timed(row["case"], row["problem"], row["us"])
+    volume = next(one for one in volumes() if one.name == row["volume"])
+    steps = volume.extents[STEPS]
+    shape = [volume.extents[axis] for axis in ("planes", "rows", "cols")]
+    told = {
+        "family": volume.family.name, "spec": volume.spec.to_json(), "shape": shape, "gap": 0, "offset": 0,
+        "runtime_parameters": {STEPS: steps},
+    }  # fmt: skip
+    return Timed(f"{volume.name} steps={steps}", told, {tag: us * steps for tag, us in row["us"].items()})
+
+
 def replayed(content: dict[str, Any]) -> list[Replayed]:
     """Recorded problems; variants that there are no more are left out."""
     rows, limits = content["rows"], DEVICE if "H100" in content["meta"]["device"] else H200
     found = []
-    for row in rows:
-        one = Timed(row["case"], row["problem"], row["us"])
+    for one in map(_timed, rows):
         case = one.again()
         names, demands, us = [], [], []
         for tag, time_us in one.us.items():
@@ -315,6 +330,7 @@ def _replay(options: argparse.Namespace) -> int:
               f"{times[chosen]:.2f}), fastest {one.names[best]} {one.us[best]:.2f} ({times[best]:.2f})")  # fmt: skip
     print(f"{len(known)} problems, {sum(len(one.us) for one in known)} times, constants as they are")
     _print_regrets([(one, COSTS) for one in known])
+    _print_ratios(known)
     if options.fit:
         print(fitted(known, passes=2))
         parts = options.parts or len(known)
@@ -325,6 +341,19 @@ def _replay(options: argparse.Namespace) -> int:
         print(f"constants fitted to the other problems, in {parts} parts")
         _print_regrets(left_out)
     return 0
+
+
+def _print_ratios(known: Sequence[Replayed]) -> None:
+    """Estimates over times, by algorithm: the median, and between which eight of ten lie."""
+    ratios: dict[str, list[float]] = {}
+    for one in known:
+        for name, demand, us in zip(one.names, one.demands, one.us, strict=True):
+            ratios.setdefault(name.partition("_")[0], []).append(estimated_us(demand, one.limits, COSTS) / us)
+    for algorithm, found in sorted(ratios.items()):
+        found.sort()
+        low, high = found[len(found) // 10], found[-1 - len(found) // 10]
+        print(f"{algorithm}: {len(found)} estimates over times: median {statistics.median(found):.2f}, "
+              f"eight of ten {low:.2f} to {high:.2f}")  # fmt: skip
 
 
 def _print_regrets(found: Sequence[tuple[Replayed, Costs]]) -> None:

@@ -1,4 +1,4 @@
-"""First choices by estimate on recorded reductions: near the fastest, also by constants fitted to other problems."""
+"""First choices by estimate on recorded problems: near the fastest; reductions also by constants of other problems."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from pathlib import Path
 import pytest
 
 from bench.estimates import Replayed, fitted, replayed
-from gen.families.estimates import COSTS
+from gen.families.estimates import COSTS, estimated_us
 
-RECORDED = Path(__file__).parents[2] / "bench" / "estimates-h200.json"
+FOLDER = Path(__file__).parents[2] / "bench"
 MEDIAN, NINE_TENTHS, WORST = 1.05, 1.15, 1.30  # of the time of the fastest variant that was recorded
 FOLDS = 4  # parts of the problems, each of which is left out once
 
 
 @pytest.fixture(scope="module")
 def problems() -> list[Replayed]:
-    return replayed(json.loads(RECORDED.read_text(encoding="utf-8")))
+    return recorded("estimates-h200.json")
+
+
+def recorded(name: str) -> list[Replayed]:
+    return replayed(json.loads((FOLDER / name).read_text(encoding="utf-8")))
 
 
 def holds(regrets: list[float]) -> bool:
@@ -43,3 +47,28 @@ def test_so_are_those_by_constants_that_were_fitted_to_other_problems(problems: 
         costs = fitted([one for place, one in enumerate(problems) if place % FOLDS != part], passes=1)
         regrets += [one.regret(costs) for one in problems[part::FOLDS]]
     assert holds(regrets)
+
+
+@pytest.mark.parametrize(
+    ("file", "count", "worst"),
+    [("volumes-stencils-h200.json", 3, 1.15), ("volumes-steps-h100.json", 3, 1.15)],
+)
+def test_first_choices_among_marches_are_near_the_fastest(file: str, count: int, worst: float) -> None:
+    found = recorded(file)
+    assert len(found) == count
+    assert all(one.regret(COSTS) <= worst for one in found)
+    assert all(sum(name.startswith("march") for name in one.names) > 1 for one in found)
+
+
+def test_pipelined_is_estimated_near_its_times_where_it_was_asked_for() -> None:
+    times = [
+        (estimated_us(demand, one.limits), us)
+        for one in recorded("estimates-asked-stencil-h100.json")
+        for name, demand, us in zip(one.names, one.demands, one.us, strict=True)
+        if name.startswith("pipelined")
+    ]
+    ratios = sorted(estimate / us for estimate, us in times)
+    assert len(ratios) > 50
+    assert 0.9 < statistics.median(ratios) < 1.1
+    assert ratios[len(ratios) // 10] > 0.7
+    assert ratios[-len(ratios) // 10] < 1.5

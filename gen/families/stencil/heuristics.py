@@ -54,8 +54,9 @@ _MARCHES_OF_FAR_WEIGHTS = (
     (8, 1, 2, 4, 3, 1),
 )
 _MARCHES_OF_FEW_CELLS = ((8, 2, 2, 1, 3, 1), (4, 2, 4, 1, 3, 1), (4, 1, 4, 1, 3, 1))  # more blocks; not timed
-_FUSED_MARCHES = ((8, 4, 1, 5, 4, 4), (8, 4, 1, 4, 3, 3), (12, 3, 1, 4, 3, 3), (16, 3, 1, 4, 3, 2), (8, 4, 1, 4, 3, 2))
-_FUSED_MARCHES_OF_MANY_WEIGHTS = ((16, 3, 1, 4, 3, 2), (12, 4, 1, 4, 3, 2), (8, 4, 1, 5, 4, 2), (12, 3, 1, 3, 4, 2))
+# The same of fused steps, most of them in bench/volumes-steps-h100.json.
+_FUSED_MARCHES = ((8, 4, 1, 5, 4, 4), (8, 4, 1, 5, 4, 3), (16, 3, 1, 4, 3, 2), (8, 4, 1, 4, 3, 2))
+_FUSED_MARCHES_OF_MANY_WEIGHTS = ((12, 3, 1, 4, 4, 2), (16, 3, 1, 4, 3, 2), (12, 4, 1, 4, 3, 2), (8, 4, 1, 5, 4, 2))
 _FUSED_MARCHES_OF_SMALL_CELLS = ((8, 4, 1, 4, 3, 2), (8, 3, 1, 4, 3, 2), (12, 2, 1, 4, 3, 2))
 # With more weights, or cells of other types, fused steps were not timed, or take longer than single ones.
 _FEW_WEIGHTS, _MANY_WEIGHTS_TO_FUSE, _FAR_TO_FUSE = 8, 27, 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
 from gen.arch import Limits
 from gen.families.base import Extents
@@ -82,6 +82,12 @@ def loads_of_rows(spec: StencilSpec, rows: int) -> int:
     return len({(*offset[:-2], offset[-2] + row, offset[-1]) for offset, _ in spec.taps for row in range(rows)})
 
 
+def moves_vectors(spec: StencilSpec, extents: Extents, alignment: int) -> bool:
+    """Whether all rows of both arrays begin at multiples of a vector's bytes."""
+    pitches = (extents[name] * spec.dtype.size for name in ("in_pitch", "out_pitch"))
+    return gcd(alignment, VECTOR_BYTES, *pitches) == VECTOR_BYTES
+
+
 def rounds_of(seconds: float) -> float:
     """Rounds of loads that a warp could wait for in so long a time of its own."""
     return seconds / (1e-6 * COSTS.load_us)
@@ -122,6 +128,7 @@ def demand_of_steps(
     written: float,
     registers: int,
     shared_bytes: int = 0,
+    clocks: float = 0.0,
     last_seconds: float = 0.0,
     moved_share: float = 1.0,
 ) -> Demand:
@@ -140,6 +147,7 @@ def demand_of_steps(
         written: instructions that a warp executes of the text, each counted once.
         registers: of a thread.
         shared_bytes: of a block.
+        clocks: that a block takes by itself in a launch, however many others there are, and wherever its cells are.
         last_seconds: that some warps take after all others, in a launch.
         moved_share: bytes that move for each one of the cells, where these fill sectors in part.
     """
@@ -149,7 +157,7 @@ def demand_of_steps(
         max(blocks, 1),
         threads_per_block,
         2 * bytes_in_flight,
-        rounds * of_rounds,
+        rounds * of_rounds + launches * rounds_of(clocks / limits.clock_hz),
         instructions * launches,
         registers,
         shared_bytes,

@@ -19,15 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import gcd
+from functools import lru_cache
+from typing import NamedTuple
 
 from typing_extensions import override
 
-from gen.arch import MAX_SHARED_BYTES_PER_BLOCK, MAX_THREADS_PER_BLOCK, WARP, max_registers_per_thread
+from gen.arch import MAX_SHARED_BYTES_PER_BLOCK, MAX_THREADS_PER_BLOCK, PARTITIONS, WARP, max_registers_per_thread
 from gen.dtypes import F32, U32, StoreModifier
-from gen.families.base import Extents, Launch, Limits, Plan
+from gen.families.base import Extents, Launch, Limits, Plan, with_limits
 from gen.families.config import Config, store_modifier, tunable
-from gen.families.expr import ONE, Expr, constant, size
+from gen.families.estimates import COSTS, Demand
+from gen.families.expr import ONE, Expr, constant, made_once, size
 from gen.families.plans import Tiles, beyond_shared, idle_multiprocessors
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
@@ -41,6 +43,14 @@ from gen.families.stencil.algorithms.common import (
     stepping,
     too_small_for_warps,
 )
+from gen.families.stencil.algorithms.demands import (
+    SHUFFLE,
+    demand_of_steps,
+    edge_share,
+    moves_vectors,
+    steps_of_launch,
+    work_of,
+)
 from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
@@ -51,6 +61,20 @@ _MOST_COVERED = 1.2  # columns of blocks of several warps across, for each colum
 _OTHER_REGISTERS = 62  # beside cells and sums
 _OTHER_REGISTERS_OF_LEVELS, _REGISTERS_OF_FROZEN = 45, 12  # the same where steps are fused
 _LEAST_RING_TO_HAND_ON = 3
+# By a fit to times on an H200 (bench/volumes-stencils-h200.json) and an H100 (128x128x144 cells in
+# bench/estimates-stencil-h100.json, and bench/volumes-steps-h100.json). Clocks: of a turn until all warps have come to
+# the barrier, of an instruction of a warp, until a plane that was asked for has come, and of a level that hands on.
+_BARRIER_CLOCKS, _CLOCKS_AN_INSTRUCTION, _PLANE_CLOCKS, _CLOCKS_TO_HAND_ON = 180.0, 2.2, 1170.0, 216.0
+# Instructions: of a turn, of a level, of a vector from shared memory, of one that is asked for, of a row that is stored
+# or handed to the next level. Terms are issued faster than the mean: one of each scheduler in a clock.
+_ISSUED_FOR_A_TURN, _ISSUED_FOR_A_LEVEL, _ISSUED_FOR_A_VECTOR, _ISSUED_FOR_A_COPY = 31.0, 6.4, 2.8, 7.2
+_ISSUED_FOR_A_ROW, _ISSUED_FOR_A_TERM = 4.0, COSTS.issued_per_clock / PARTITIONS
+_IDLE_SHARE = 0.75  # of what the last wave leaves idle: its blocks are faster where they are fewer
+# Clocks of a cell that moves alone to a folded place, and more of one that is too small to be copied ahead: by times of
+# unaligned rows, which move all of their cells so (bench/estimates-stencil-h100.json).
+_CLOCKS_A_FOLDED_CELL, _CLOCKS_A_SMALL_CELL = 310.0, 750.0
+_ROUNDS = 2.0  # of loads, until the first plane has come
+_MORE_REGISTERS = 8  # than the rule says, which NVRTC uses where there is room
 _MAX_TERMS_OF_LANE = 2048  # of a plane, all written out: more, and the loop leaves the instruction cache
 
 
@@ -139,16 +163,13 @@ class March(StencilAlgorithm[MarchConfig]):
         if (planes := extents["planes"]) < reach_of(spec).deep:
             return f"{planes} planes are few: blocks bring {reach_of(spec).deep} for each cell"
         least = _least_planes(spec, config) * (1 if config.steps == 1 else 2)
-        blocks = _Block.of(spec, config).tiles(spec).count.at(extents) * max(planes // least, 1)
+        blocks = _blocks(spec, config).tiles.at(extents) * max(planes // least, 1)
         if found := idle_multiprocessors(blocks, limits):
             return found
         wide, cols = _Block.of(spec, config).own_lanes * cells_of_vector(spec), extents["cols"]
         if config.warps_across > 1 and -(-cols // wide) * wide > _MOST_COVERED * cols:
             return f"blocks of {wide} columns leave much of the last ones outside rows of {cols}"
-        if (
-            gcd(alignment, VECTOR_BYTES, *(extents[name] * spec.dtype.size for name in ("in_pitch", "out_pitch")))
-            < VECTOR_BYTES
-        ):
+        if not moves_vectors(spec, extents, alignment):
             return f"its vectors of {VECTOR_BYTES} bytes need rows that begin at multiples of them"
         return too_small_for_warps(spec, extents)
 
@@ -169,10 +190,9 @@ class March(StencilAlgorithm[MarchConfig]):
 
     @override
     def plan(self, spec: StencilSpec, config: MarchConfig) -> Plan:
-        block = _Block.of(spec, config)
-        tiles = block.tiles(spec)
-        block_planes = planes_of_blocks(tiles.count, config.blocks_per_sm, config.waves, _least_planes(spec, config))
-        blocks = tiles.count * size("planes").ceil_div(block_planes.at_least(1))
+        block, count = _Block.of(spec, config), _blocks(spec, config)
+        tiles, block_planes = block.tiles(spec), count.planes
+        blocks = count.tiles * size("planes").ceil_div(block_planes.at_least(1))
 
         def sweep(source: str, target: str, in_pitch: Expr) -> Launch:
             return Launch(
@@ -198,7 +218,41 @@ class March(StencilAlgorithm[MarchConfig]):
 
     def bytes_in_flight(self, spec: StencilSpec, config: MarchConfig) -> int:
         """A thread's share of the planes that are on their way to shared memory."""
-        return VECTOR_BYTES * config.rows * (config.ring - (2 if hands_on(spec, config) else 1))
+        return VECTOR_BYTES * config.rows * _planes_ahead(spec, config)
+
+    @override
+    def demand(
+        self, spec: StencilSpec, config: MarchConfig, extents: Extents, alignment: int, limits: Limits
+    ) -> Demand | None:
+        """A block takes a turn for each plane that it reads, as long as its slowest warp, or as a plane takes to come.
+
+        What takes a slow path is not estimated: wherever that was timed, others were faster.
+        """
+        if self.slow_path_reason(spec, config, extents, alignment, limits) is not None:
+            return None
+        block, count, planes = _Block.of(spec, config), _blocks(spec, config), extents["planes"]
+        written = min(max(count.planes.at(with_limits(extents, limits)), 1), planes)
+        work, depth = work_of(spec, limits), steps_of_launch(extents, config.steps)
+        beside = depth * (work.reach.deep - 1)
+        turns = written + beside + depth - 1
+        copies = -(-block.plane_rows * block.plane_lanes // config.threads_per_block)
+        issued = _ISSUED_FOR_A_TURN + _ISSUED_FOR_A_COPY * copies + depth * _issued_for_a_level(spec, config, limits)
+        ahead, hands = _planes_ahead(spec, config), hands_on(spec, config)
+        a_turn = _BARRIER_CLOCKS + _CLOCKS_AN_INSTRUCTION * issued + (_CLOCKS_TO_HAND_ON * depth if hands else 0.0)
+        if block.lanes_before + block.lanes_after and spec.boundaries[-1] in ("nearest", "reflect", "mirror"):
+            a_cell = _CLOCKS_A_FOLDED_CELL + (_CLOCKS_A_SMALL_CELL if spec.dtype.size < F32.size else 0.0)
+            a_turn += edge_share(extents["cols"], block.own_lanes * work.cells) * copies * work.cells * a_cell
+        blocks = count.tiles.at(extents) * -(-planes // written)
+        at_once = limits.multiprocessors * config.blocks_per_sm
+        idle = 1 + _IDLE_SHARE * (-(-blocks // at_once) * at_once / max(blocks, at_once) - 1)
+        return demand_of_steps(
+            spec, extents, limits, fused=config.steps, blocks=blocks,
+            threads_per_block=config.threads_per_block, bytes_in_flight=VECTOR_BYTES * config.rows * ahead,
+            rounds=_ROUNDS, clocks=turns * max(a_turn, _PLANE_CLOCKS / ahead),
+            instructions=idle * turns * issued, written=issued,
+            registers=_registers(spec, config),
+            shared_bytes=block.shared_bytes, moved_share=idle * (1 + beside / written / 2),
+        )  # fmt: skip
 
 
 def planes_of_blocks(tiles: Expr, blocks_per_sm: int, waves: int, least: int) -> Expr:
@@ -223,13 +277,14 @@ class _Block:
     """What a block holds of a plane: rows, lanes of vectors, and those of them that it writes.
 
     Attributes:
-        plane_rows: in shared memory.
+        plane_rows, plane_lanes: in shared memory.
         lanes_before, lanes_after: vectors that are read before and after those that are written.
         own_rows, own_lanes: that are written.
         shared_bytes: of the planes of the ring, and two from each level to the next.
     """
 
     plane_rows: int
+    plane_lanes: int
     lanes_before: int
     lanes_after: int
     own_rows: int
@@ -237,6 +292,7 @@ class _Block:
     shared_bytes: int
 
     @classmethod
+    @lru_cache(512)
     def of(cls, spec: StencilSpec, config: MarchConfig) -> _Block:
         """With one step the neighbours of a block's cells are loaded, with several they are computed too."""
         reach, steps = reach_of(spec), config.steps
@@ -250,13 +306,54 @@ class _Block:
             before, after = (-(-steps * far // cells_of_vector(spec)) for far in (reach.left, reach.right))
             own_rows, own_lanes = rows - steps * beside, WARP - before - after
         shared_bytes = (config.ring * plane_rows * lanes + edges) * VECTOR_BYTES
-        return cls(plane_rows, before, after, own_rows, own_lanes, shared_bytes)
+        return cls(plane_rows, lanes, before, after, own_rows, own_lanes, shared_bytes)
 
     def tiles(self, spec: StencilSpec) -> Tiles:
         """The cells that a block writes of each plane."""
         return Tiles(size("rows"), size("cols"), self.own_rows, self.own_lanes * cells_of_vector(spec))
 
 
+class _Blocks(NamedTuple):
+    """Blocks that a plane takes, and planes that each of them writes."""
+
+    tiles: Expr
+    planes: Expr
+
+
+@made_once
+def _blocks(spec: StencilSpec, config: MarchConfig) -> _Blocks:
+    tiles = _Block.of(spec, config).tiles(spec).count
+    return _Blocks(tiles, planes_of_blocks(tiles, config.blocks_per_sm, config.waves, _least_planes(spec, config)))
+
+
+def _planes_ahead(spec: StencilSpec, config: MarchConfig) -> int:
+    """How many are on their way to shared memory."""
+    return config.ring - (2 if hands_on(spec, config) else 1)
+
+
+@lru_cache(512)
+def _issued_for_a_level(spec: StencilSpec, config: MarchConfig, limits: Limits) -> float:
+    """The instructions of a lane for a plane of one level: its terms, and the cells of its rows and beside them."""
+    work, loaded = work_of(spec, limits), config.rows + reach_of(spec).high - 1
+    neighbours = neighbours_of_loaded_rows(spec, work.reach, config.rows)
+    if config.steps == 1 and work.reach.side > 1:  # cells of the next lanes come as vectors
+        beside = _ISSUED_FOR_A_VECTOR * sum(2 * -(-side // work.cells) for side in neighbours)
+    else:
+        beside = SHUFFLE * 2 * sum(neighbours) * work.words
+    terms = _ISSUED_FOR_A_TERM * work.terms * config.rows * work.cells * work.slots
+    moved = _ISSUED_FOR_A_VECTOR * loaded + _ISSUED_FOR_A_ROW * config.rows
+    converted = (loaded + config.rows) * work.cells * work.converted
+    return terms + moved + beside + converted + _ISSUED_FOR_A_LEVEL
+
+
+@lru_cache(512)
+def _registers(spec: StencilSpec, config: MarchConfig) -> int:
+    """How many a thread has."""
+    warps = config.warps * config.warps_across * config.blocks_per_sm
+    return min(registers(spec, config) + _MORE_REGISTERS, max_registers_per_thread(warps))
+
+
+@lru_cache(512)
 def hands_on(spec: StencilSpec, config: MarchConfig) -> bool:
     """Whether a level hands its cells on in the same turn: of the last plane a cell reads one, in its own place."""
     if config.steps == 1 or spec.dtype != F32 or not any("frozen" in ends for ends in spec.ends):
@@ -266,6 +363,7 @@ def hands_on(spec: StencilSpec, config: MarchConfig) -> bool:
     return back > 0 and last == [(0, 0)]
 
 
+@lru_cache(512)
 def _least_planes(spec: StencilSpec, config: MarchConfig) -> int:
     """That a block writes, where there are as many: twice those that its ends use up, which are computed twice."""
     return max(_LEAST_PLANES, 2 * config.steps * (reach_of(spec).deep - 1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from typing_extensions import override
 
@@ -28,14 +29,14 @@ from gen.families.stencil.algorithms.common import (
 )
 from gen.families.stencil.algorithms.demands import (
     LOAD,
-    ONE_WARP_CLOCKS,
     SHUFFLE,
     demand_of_steps,
-    rounds_of,
+    moves_vectors,
     steps_of_launch,
     work_of,
 )
 from gen.families.stencil.algorithms.temporal import (
+    END_STRIPS,
     Blocks,
     beyond_counts,
     cells_of_lane,
@@ -47,9 +48,16 @@ from gen.families.stencil.algorithms.temporal import (
 from gen.families.stencil.spec import StencilSpec
 
 _MAX_UNROLLED_TERMS = 1600  # of a turn, all written out: more, and the loop leaves the instruction cache
-_BARRIER_CLOCKS = 60.0  # of a turn: until all warps have come to the barrier and go on; an assumption, not measured
-# What an instruction takes beside one of `temporal`, by the fit of its constants: estimates choose among both.
-_ISSUED_FOR_ONE = 0.68
+# Clocks of a warp, by a fit to times on an H100 (bench/estimates-asked-stencil-h100.json, bench/depths-h100.json): of a
+# turn until all warps have come to the barrier, of a row, of each term of a lane and each word from another lane.
+_BARRIER_CLOCKS, _CLOCKS_A_ROW, _CLOCKS_A_TERM, _CLOCKS_A_SHUFFLE = 66.0, 194.0, 1.37, 3.65
+# The same where something lies outside: times as many, and of each cell that is compared with the ends of its row, of a
+# line that is touched where cells move one by one, and of a cell whose place is wrapped.
+_OUTSIDE, _CLOCKS_A_TEST, _CLOCKS_A_LINE, _CLOCKS_A_WRAPPED = 1.9, 1.0, 0.5, 20.0
+# Instructions of a row beside its terms, and of a term beside an addition of f32, by the same fit.
+_ISSUED_FOR_A_ROW, _ISSUED_FOR_A_TERM = 15.0, 0.36
+_ROUNDS = 2.0  # of loads, until the first rows have come
+_LINE_BYTES = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,18 +148,33 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
     def demand(
         self, spec: StencilSpec, config: PipelinedConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
-        """All warps take as many turns as there are rows, and those that fill and empty the pipeline."""
-        planned, sizes = Blocks.of(spec, config), with_limits(extents, limits)
-        blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
-        turns, a_row = _turns(spec, config, extents, limits), _issued_for_a_row(spec, config, extents, limits)
-        a_row *= _ISSUED_FOR_ONE
-        clocks = turns * (config.rows * a_row * ONE_WARP_CLOCKS + _BARRIER_CLOCKS)
+        """Blocks at the ends of rows look at what lies outside, and where rows are not aligned all blocks do."""
+        planned, sizes, work = Blocks.of(spec, config), with_limits(extents, limits), work_of(spec, limits)
+        strips, inner = planned.strips.at(sizes), planned.inner.at(sizes)
+        ends, depth, rows = planned.across.at(sizes) - inner, steps_of_launch(extents, config.steps), extents["rows"]
+        aligned = moves_vectors(spec, extents, alignment)
+        inside, outside = _rows_of_levels(spec, config, limits, bool(aligned))
+        # Of inner columns, the share of rows that are treated as if something that they read lay outside.
+        reach = work.mirrored
+        near = min((config.steps * (reach.high - 1) + 2 * config.rows_ahead) / max(rows, 1), 1.0) if aligned else 1.0
+        # The warps with most levels keep the others waiting.
+        most, mean = min((depth + config.warps - 1) / config.warps, config.levels), depth / config.warps
+        blocks = max(inner * strips + ends * strips * END_STRIPS, 1)
+        clocks = issued = 0.0
+        for columns, parts, share in ((inner, strips, near), (ends, strips * END_STRIPS, 1.0)):
+            own = -(-rows // max(parts, 1))
+            # A block passes through rows that its steps use up, too; above the first there are none.
+            passed = own + config.steps * reach.down + min(config.steps * reach.up, max(rows - own, 0))
+            a_row = share * outside.clocks(most) + (1 - share) * inside.clocks(most) + _BARRIER_CLOCKS / config.rows
+            clocks = max(clocks, min(columns, 1) * (passed + config.rows * (config.warps - 1)) * a_row)
+            issued += columns * parts * passed * (share * outside.issued(mean) + (1 - share) * inside.issued(mean))
         return demand_of_steps(
-            spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=config.threads_per_block,
-            bytes_in_flight=self.bytes_in_flight(spec, config),
-            rounds=1 + rounds_of(clocks / limits.clock_hz),
-            instructions=a_row * turns * config.rows, written=2 * a_row * config.rows,
-            registers=min(registers(spec, config), most_registers(config)), shared_bytes=config.shared_bytes,
+            spec, extents, limits, fused=config.steps, blocks=blocks * images_of(spec).at(sizes),
+            threads_per_block=config.threads_per_block,
+            bytes_in_flight=VECTOR_BYTES * config.vectors * config.rows_ahead // config.warps,
+            rounds=_ROUNDS, clocks=clocks, instructions=issued / blocks,
+            written=inside.issued(config.levels) * config.rows,
+            registers=_registers(spec, config), shared_bytes=config.shared_bytes,
         )  # fmt: skip
 
     def edge_cases(self, spec: StencilSpec, config: PipelinedConfig) -> Iterator[Extents]:
@@ -190,6 +213,56 @@ def _issued_for_a_row(spec: StencilSpec, config: PipelinedConfig, extents: Exten
     a_level = work.terms * cells * work.slots + shuffled + cells * work.converted
     levels = steps_of_launch(extents, config.steps) / config.warps
     return levels * a_level + 2 * LOAD * config.vectors
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What a row takes: clocks of a warp and instructions of a lane, and how many more for each of its levels."""
+
+    clocks_of_row: float
+    clocks_of_level: float
+    issued_of_row: float
+    issued_of_level: float
+
+    def clocks(self, levels: float) -> float:
+        """Of so many levels."""
+        return self.clocks_of_row + levels * self.clocks_of_level
+
+    def issued(self, levels: float) -> float:
+        """Likewise."""
+        return self.issued_of_row + levels * self.issued_of_level
+
+
+@lru_cache(512)
+def _rows_of_levels(spec: StencilSpec, config: PipelinedConfig, limits: Limits, aligned: bool) -> tuple[_Row, _Row]:
+    """A row whose neighbours lie inside, and one of which some lie outside.
+
+    The levels of the second hold the rows of a window, not sums, and look at the neighbours of all of them.
+    """
+    work, cells, cols_outside = work_of(spec, limits), cells_of_lane(spec, config), image_of(spec).boundaries[-1]
+    terms = work.terms * cells * work.words
+    shuffled, all_shuffled = 2 * work.mirrored.side * work.words, work.shuffled * work.words
+    slots = _ISSUED_FOR_A_TERM * terms * work.slots**0.5
+    inside = _Row(
+        _CLOCKS_A_ROW, _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled,
+        _ISSUED_FOR_A_ROW, slots + SHUFFLE * shuffled,
+    )  # fmt: skip
+    by_cells = cells if cols_outside == "wrap" or not aligned else 0
+    lines = by_cells * max(WARP * cells * spec.dtype.size / _LINE_BYTES, 1.0)
+    tested = 0.0 if cols_outside in ("wrap", "frozen") else (cells + work.mirrored.side) * work.mirrored.high
+    moved = _CLOCKS_A_LINE * lines + (_CLOCKS_A_WRAPPED * by_cells if cols_outside == "wrap" else 0.0)
+    outside = _Row(
+        _OUTSIDE * _CLOCKS_A_ROW + moved,
+        _OUTSIDE * (_CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * all_shuffled) + _CLOCKS_A_TEST * tested,
+        _OUTSIDE * _ISSUED_FOR_A_ROW + 2 * LOAD * lines / config.warps, _OUTSIDE * (slots + SHUFFLE * all_shuffled),
+    )  # fmt: skip
+    return inside, outside
+
+
+@lru_cache(512)
+def _registers(spec: StencilSpec, config: PipelinedConfig) -> int:
+    """How many a thread has."""
+    return min(registers(spec, config), most_registers(config))
 
 
 def registers(spec: StencilSpec, config: PipelinedConfig) -> int:
