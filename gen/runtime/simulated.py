@@ -144,21 +144,17 @@ class Machine:
         seed: of the order in which streams advance: the same calls with the same seed have the same order.
     """
 
-    def __init__(
-        self, *, seed: int | np.integer[Any] | None = None, cache: Path | None = None, runner: Runner | None = None
-    ) -> None:
+    def __init__(self, *, seed: int | np.integer[Any] | None = None, runner: Runner | None = None) -> None:
         """Builds nothing yet.
 
         Args:
             seed: of the order; drawn if None.
-            cache: the folder where built code is kept; where commands keep it if None.
             runner: what executes kernels; the CPU run if None.
 
         Raises:
             ArgumentError: the seed is no whole number.
         """
         self.seed = randbelow(_SEEDS) if seed is None else _whole("seed", seed)
-        self._cache = cache_home(output_home()) if cache is None else cache
         self._runner = runner
         self._random = Random(self.seed)
         self._queues: dict[int, _Queue] = {}
@@ -177,7 +173,8 @@ class Machine:
         """
         if _whole("count", count) < 1:
             raise ArgumentError("count", "must be a number of devices, 1 or more", count)
-        return [SimulatedDevice(self, self._cache, self._runner, peer_access=peer_access) for _ in range(count)]
+        cache = cache_home(output_home())
+        return [SimulatedDevice(self, cache, self._runner, peer_access=peer_access) for _ in range(count)]
 
     def __repr__(self) -> str:
         return f"Machine(seed={self.seed})"

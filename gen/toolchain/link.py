@@ -85,9 +85,9 @@ class JitLinker:
 class NvccLinker:
     """nvcc, as a process."""
 
-    def __init__(self, program: Path | None = None) -> None:
-        """Finds it, if it is not given. Raises MissingToolError without one."""
-        found = program or find_program("nvcc")
+    def __init__(self) -> None:
+        """Finds it. Raises MissingToolError without one."""
+        found = find_program("nvcc")
         if found is None:
             raise MissingToolError("nvcc", "must be installed by pip, or be on the PATH")
         self._program = found
