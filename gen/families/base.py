@@ -21,7 +21,7 @@ import numpy as np
 from gen.arch import MAX_GRID_X, MAX_GRID_YZ, STATIC_SHARED_BYTES, Limits
 from gen.dtypes import DType
 from gen.families.config import Config, pairwise, word_of
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least, Smallest
 from gen.families.plans import Launch, Plan, Scratch, beyond_grid, beyond_shared, with_limits
 
 __all__ = [
@@ -176,6 +176,11 @@ class Algorithm(ABC, Generic[S, C]):
             return "it does not give the same bits on every run"
         return f"it must be linked with {', '.join(self.links)} wherever it is loaded" if self.links else None
 
+    @cached_property
+    def is_estimated(self) -> bool:
+        """Whether it says what its variants ask of a device."""
+        return type(self).demand is not Algorithm.demand
+
     def illegal_spec(self, spec: S) -> str | None:
         """Why it computes no such spec, whatever the config; None if it does."""
         return None if isinstance(spec, self.takes) else f"it computes no {spec.label}"
@@ -285,6 +290,10 @@ class Algorithm(ABC, Generic[S, C]):
             limits: of the device.
         """
         return None
+
+    def least(self, spec: S, config: C, limits: Limits) -> Least:
+        """What no demand at any sizes is below; the tighter it is, the fewer demands dispatch counts."""
+        return Least()
 
     def arithmetic(self, spec: S, config: C, extents: Extents, limits: Limits) -> float:
         """Instructions that a thread of the main kernel issues between its loads and its stores, at least, in a launch.
@@ -453,6 +462,10 @@ class Family(ABC, Generic[S]):
     @abstractmethod
     def work(self, spec: S, extents: Extents) -> Work:
         """The least such a problem takes."""
+
+    def smallest(self, spec: S, extents: Extents) -> Smallest:
+        """What every variant that computes such a problem has to do, by what its demand counts."""
+        return Smallest(0, 0)
 
     @abstractmethod
     def shape_classes(self, spec: S) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ The bandwidth that bytes in flight allow follows from Little's law: bytes in fli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,6 +49,8 @@ class Costs:
 COSTS = Costs()
 SECTOR_BYTES = 32
 COLD_SECONDS = 2e-9  # for each instruction that is written out, when the first block fetches it
+AGAIN_SHARE = 0.4  # of a launch's time for memory, what each further one takes of it at least: the second-level cache's
+_ROUNDED = 1 - 1e-9  # of a bound, so that its sums, rounded in another order, are none above an estimate's
 DEFAULT_REGISTERS = 40  # of a thread, where an algorithm does not say
 
 
@@ -84,6 +87,56 @@ class Demand(NamedTuple):
     def issued(self) -> float:
         """Instructions of all threads of a call."""
         return self.instructions * self.threads_per_block * self.blocks
+
+
+class Least(NamedTuple):
+    """What a variant asks of a device at least, whatever the sizes: no estimate of it is below `least_us_of` this.
+
+    Dispatch counts the demands of those variants only that may take least.
+
+    Attributes:
+        instructions: of all threads, for each element of a problem; of time steps, for each cell of a step.
+        end_seconds: as in a demand, of a launch.
+        serial_instructions: as in a demand.
+        fused: time steps of a launch; 0: all of a call.
+        again_seconds: of each further launch, beside those of a launch.
+    """
+
+    instructions: float = 0.0
+    end_seconds: float = 0.0
+    serial_instructions: float = 0.0
+    fused: int = 0
+    again_seconds: float = 0.0
+
+
+class Smallest(NamedTuple):
+    """What every variant that computes a problem has to do: elements, bytes that a launch moves, and time steps."""
+
+    elements: int
+    moved_bytes: int
+    steps: int = 1
+
+
+def least_us_of(smallest: Smallest, limits: Limits, costs: Costs = COSTS) -> Callable[[Least], float]:
+    """Gives the microseconds below which no estimate of a variant at a problem is."""
+    elements, moved_bytes, steps = smallest
+    memory_us = 1e6 * moved_bytes / (limits.memory_bytes_per_second * costs.bandwidth_share)
+    issued = limits.multiprocessors * costs.issued_per_clock * limits.clock_hz
+    issue_us = 1e6 * elements * max(steps, 1) / (WARP * issued)
+    load_us, start_us = costs.load_us, costs.launch_us + costs.start_us
+
+    def bound(least: Least) -> float:
+        instructions, end_seconds, serial, fused, again_seconds = least
+        memory, latency, issue, end_us = memory_us, load_us, issue_us * instructions, 1e6 * end_seconds
+        if fused and steps > fused:
+            again = -(-steps // fused) - 1
+            memory, latency = memory * (1 + AGAIN_SHARE * again), latency * (1 + AGAIN_SHARE * again)
+            end_us += again * (costs.next_launch_us + 1e6 * again_seconds)
+        _, middle, longest = sorted((memory, latency, issue))
+        busy = longest + costs.second_share * middle + costs.instruction_us * serial
+        return (start_us + busy + end_us) * _ROUNDED
+
+    return bound if elements else lambda _: 0.0  # nothing is computed of no elements
 
 
 def estimated_us(demand: Demand, limits: Limits, costs: Costs = COSTS) -> float:

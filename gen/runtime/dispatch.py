@@ -14,7 +14,7 @@ from gen.arch import sibling_of
 from gen.emit.render import render
 from gen.errors import ConfigError, GenError, StoreError, UnknownNameError
 from gen.families.base import WIDEST, Extents, Family, Limits, Spec, Variant, html_table
-from gen.families.estimates import estimated_us
+from gen.families.estimates import Least, estimated_us, least_us_of
 from gen.families.expr import Sizes
 from gen.families.extents import sizes_in_words
 from gen.families.names import SPECS, Takes, base_variants, find_spec, find_variant, heuristic_variants, variant
@@ -145,6 +145,7 @@ class Chooser:
         self._stale: dict[tuple[str, str, str, Region], str | None] = {}
         self._bases: dict[str, Variant] = {}
         self._heuristics: dict[str, _Kept] = {}
+        self._bounds: dict[str, tuple[tuple[Variant, Least | None], ...]] = {}
         self._of_calls: dict[tuple[tuple[tuple[str, int], ...], int], Choice] = {}
         self.learn(winners)
 
@@ -329,16 +330,17 @@ class Chooser:
         slow = self._slow_path_reason(choice.variant, extents, alignment) if supported and own is None else None
         if supported and own is None and slow is None:
             return None
-        known: list[tuple[float, Variant]] = []
-        for made in self._candidates(shape_class, extents, choice.variant if supported else None):
-            time = own if supported and made is choice.variant else self._estimated_us(made, extents, alignment)
-            if time is not None:
-                known.append((time, made))
-        if not known:
+        for first in self._candidates(shape_class, extents, choice.variant if supported else None):
+            first_us = own if first is choice.variant else self._estimated_us(first, extents, alignment)
+            if first_us is not None:
+                break
+        else:
             return None
-        (first_us, first), (least, made) = known[0], min(known, key=lambda one: one[0])
-        stays = least > first_us * self.family.first_stays(shape_class)
-        if stays and self._slow_path_reason(first, extents, alignment) is None:
+        most = first_us * self.family.first_stays(shape_class)
+        if self._slow_path_reason(first, extents, alignment) is not None:
+            most = first_us
+        least, made = self._least_under(most, first, first_us, shape_class, extents, alignment)
+        if least > most:
             least, made = first_us, first
         often_fast = choice.variant == first
         if made == choice.variant or (own is not None and not often_fast and least > own * worth):
@@ -354,6 +356,50 @@ class Chooser:
             level = logging.INFO if supported else logging.WARNING
             log.log(level, "%s %s. %s is used", choice.variant.name, reason, made.name)
         return Choice(made, f"{called}, because {choice.variant.name} {reason}", False)
+
+    def _least_under(
+        self, most: float, first: Variant, first_us: float, shape_class: str, extents: Extents, alignment: int
+    ) -> tuple[float, Variant]:
+        """Of the candidates the first of those that are estimated to take least, if that is no more than so much.
+
+        Estimates are made in the order of their bounds, until a bound is above the least estimate.
+        """
+        bounded, enough = self._bounded(shape_class), self.family.most_candidates
+        bound_of = least_us_of(self.family.smallest(self.spec, extents), self._limits)
+        own = next(place for place, (made, _) in enumerate(bounded) if made is first)
+        bounds = [
+            (bound_of(least), place) for place, (_, least) in enumerate(bounded) if place > own and least is not None
+        ]
+        able: dict[int, bool] = {own: True}
+
+        def is_able(place: int) -> bool:
+            if place not in able:
+                able[place] = self._unsupported_extents(bounded[place][0], extents) is None
+            return able[place]
+
+        end: int | None = None
+        best, best_place, most = first_us, own, min(most, first_us)
+        for bound, place in sorted(bounds):
+            if bound > most:
+                break
+            if enough <= place and end is None:  # behind the last candidate: asked where it matters
+                end = 1 + max(islice(filter(is_able, range(len(bounded))), enough))
+            if (end is not None and place >= end) or not is_able(place):
+                continue
+            time = self._estimated_us(bounded[place][0], extents, alignment)
+            if time is not None and (time, place) < (best, best_place):
+                best, best_place, most = time, place, min(most, time)
+        return best, bounded[best_place][0]
+
+    def _bounded(self, shape_class: str) -> tuple[tuple[Variant, Least | None], ...]:
+        """What is often fast, with what each asks of the device at least; None where no time is estimated."""
+        if shape_class not in self._bounds:
+            found = ((made, made.algorithm) for made in self._others(shape_class))
+            self._bounds[shape_class] = tuple(
+                (made, one.least(made.spec, made.config, self._limits) if one.is_estimated else None)
+                for made, one in found
+            )
+        return self._bounds[shape_class]
 
     def _estimated_us(self, made: Variant, extents: Extents, alignment: int) -> float | None:
         demand = made.algorithm.demand(made.spec, made.config, extents, alignment, self._limits)

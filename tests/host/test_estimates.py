@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gen
+from bench.random_cases import random_cases
 from gen.arch import Limits
+from gen.export.program import problems, ranks_of
 from gen.families import FAMILIES
-from gen.families.base import Variant
-from gen.families.estimates import SECTOR_BYTES, Demand, estimated_us
+from gen.families.base import Family, Variant
+from gen.families.estimates import SECTOR_BYTES, Demand, estimated_us, least_us_of
 from gen.families.extents import extents_of
 from gen.families.names import find_family, find_variant, heuristic_variants, search_space
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.algorithms.rows import RowsConfig
 from gen.proof.host import HostRunner
 from gen.proof.trace import traffic
-from gen.runtime.dispatch import LESS_THAN_TUNED, Chooser
+from gen.runtime.dispatch import LESS_THAN_TUNED, Chooser, family_and_spec
 from gen.store.winners import Winner
 
 FAMILY, TRANSPOSES = find_family(FAMILIES, "reduction"), find_family(FAMILIES, "transpose")
@@ -180,3 +188,66 @@ def test_warps_of_short_rows_go_both_ways() -> None:
         return demand.instructions * demand.blocks * demand.threads_per_block / (65_536 * cols)
 
     assert of_cell(9) > 1.6 * of_cell(4096)
+
+
+def problems_of_families() -> Iterator[tuple[Family[Any], Any, dict[str, int], int, Limits]]:
+    """Random cases, and problems of every family, systems and empty arrays among them, on two devices."""
+    others = ("system_wave_7d72a419_f32", "reduction_sum_f32_axism1", "transpose_10_b32", "stencil_heat_de794a2b_f32")
+    for limits in (H100, Limits.of("sm_86")):
+        for case in random_cases(11, 48):
+            yield case.family, case.spec, dict(case.extents), case.alignment, limits
+        for name in others:
+            family, spec = family_and_spec(FAMILIES, name, Path())
+            for problem in problems(family, spec, ranks_of(family, spec), 20, 3):
+                yield family, spec, dict(problem.extents(family, spec)), problem.alignment, limits
+        for name, shape in ((others[1], (8, 0, 1)), (others[2], (0, 5)), (others[3], (7, 0))):
+            family, spec = family_and_spec(FAMILIES, name, Path())
+            yield family, spec, {**extents_of(family, spec, shape), **family.runtime_parameters(spec)}, 16, limits
+
+
+def time_of(made: Variant, sizes: dict[str, int], alignment: int, limits: Limits) -> float | None:
+    demand = made.algorithm.demand(made.spec, made.config, sizes, alignment, limits)
+    return None if demand is None else estimated_us(demand, limits)
+
+
+def least_of_all(
+    chooser: Chooser, family: Family[Any], sizes: dict[str, int], alignment: int, limits: Limits
+) -> Variant | None:
+    """What dispatch promises to choose untuned, by estimates of all candidates; None where the first has none."""
+    shape_class = family.shape_class(chooser.spec, sizes, alignment)
+    others = chooser.row(shape_class).others
+    able = (one for one in others if one.algorithm.unsupported_extents(one.spec, one.config, sizes, limits) is None)
+    times = [(one, time_of(one, sizes, alignment, limits)) for one in islice(able, family.most_candidates)]
+    known = [(time, place) for place, (_, time) in enumerate(times) if time is not None]
+    if not times or times[0][0] is not others[0] or times[0][1] is None:
+        return None
+    (first_us, _), (least_us, place), (first, _) = known[0], min(known), times[0]
+    slow = first.algorithm.slow_path_reason(first.spec, first.config, sizes, alignment, limits)
+    return first if least_us > first_us * family.first_stays(shape_class) and slow is None else times[place][0]
+
+
+def test_untuned_the_choice_is_that_by_estimates_of_all_candidates() -> None:
+    compared: Counter[str] = Counter()
+    for family, spec, sizes, alignment, limits in problems_of_families():
+        chooser = Chooser(family, spec, (), "Some GPU", limits)
+        wanted = least_of_all(chooser, family, sizes, alignment, limits)
+        if wanted is not None:
+            assert chooser.choose(sizes, alignment).variant == wanted, (sizes, alignment)
+            compared[family.name] += 1
+    assert min(compared[name] for name in ("reduction", "transpose", "stencil")) > 30
+
+
+def test_no_estimate_is_below_the_bound_by_which_dispatch_passes_a_variant_over() -> None:
+    estimated: Counter[str] = Counter()
+    for family, spec, sizes, alignment, limits in problems_of_families():
+        bound_of = least_us_of(family.smallest(spec, sizes), limits)
+        for made in (
+            Chooser(family, spec, (), "Some GPU", limits).row(family.shape_class(spec, sizes, alignment)).others
+        ):
+            algorithm, config = made.algorithm, made.config
+            if algorithm.unsupported_extents(spec, config, sizes, limits) is None:
+                time = time_of(made, sizes, alignment, limits)
+                if time is not None:
+                    assert bound_of(algorithm.least(spec, config, limits)) <= time, (made, sizes, alignment)
+                    estimated[algorithm.name] += 1
+    assert len(estimated) > 20

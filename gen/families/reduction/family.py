@@ -15,6 +15,7 @@ from gen.arch import Limits
 from gen.dtypes import DTYPES
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Family, Work, searched_cover
 from gen.families.config import Config
+from gen.families.estimates import Smallest
 from gen.families.reduction import heuristics, shapes
 from gen.families.reduction.algorithms.columns import Columns, Stream
 from gen.families.reduction.algorithms.flat import FlatColumns, FlatRows
@@ -134,6 +135,11 @@ class Reduction(Family[ReductionSpec]):
         By bench/estimates-h200.json.
         """
         return super().first_stays(shape_class) if shapes.ShapeClass(shape_class) in shapes.SWEPT else 0.97
+
+    @override
+    def smallest(self, spec: ReductionSpec, extents: Extents) -> Smallest:
+        elements = extents.get("outer", 1) * extents["n"] * extents.get("inner", 1)
+        return Smallest(elements, elements * spec.dtype.size)
 
     def can_share_tuning(self, spec: ReductionSpec, other: ReductionSpec) -> bool:
         """The same along other axes: once they are merged, a class tells what lies where."""

@@ -14,8 +14,10 @@ from gen.arch import Limits
 from gen.dtypes import F64, U8, DType
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Named, searched_cover
 from gen.families.config import Config
+from gen.families.estimates import Smallest
 from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
+from gen.families.stencil.algorithms.common import cells_of
 from gen.families.stencil.algorithms.march import March, MarchConfig
 from gen.families.stencil.algorithms.overlapped import Overlapped
 from gen.families.stencil.algorithms.persistent import Persistent
@@ -216,6 +218,11 @@ class Stencil(DenseFamily[StencilSpec]):
         Of one step a ratio nearer to 1 lets in what is estimated too low: bench/estimates-stencil-h200.json.
         """
         return 1.0 if shape_class == MANY_STEPS else 0.92
+
+    @override
+    def smallest(self, spec: StencilSpec, extents: Extents) -> Smallest:
+        cells = cells_of(spec, extents)
+        return Smallest(cells, 2 * cells * spec.dtype.size, extents.get(STEPS, 1))
 
     @override
     def shape_class(self, spec: StencilSpec, extents: Extents, alignment: int = WIDEST) -> str:

@@ -14,6 +14,7 @@ from gen.arch import Limits
 from gen.dtypes import B8, B16, BF16, C64, C128, F16, F32, F64, I8, I32, I64, U8
 from gen.families.base import WIDEST, Algorithm, Array, Expected, Extents, Layout, Operand, Work, searched_cover
 from gen.families.config import Config
+from gen.families.estimates import Smallest
 from gen.families.expr import traced_alone
 from gen.families.extents import (
     DenseFamily,
@@ -28,6 +29,7 @@ from gen.families.extents import (
 from gen.families.transpose import heuristics, literature, shapes
 from gen.families.transpose.algorithms.common import MATRICES
 from gen.families.transpose.algorithms.copies import FlatCopy, RowCopy
+from gen.families.transpose.algorithms.demands import elements_of
 from gen.families.transpose.algorithms.gather import Gather
 from gen.families.transpose.algorithms.grouped_tile import GroupedTile, groups_for
 from gen.families.transpose.algorithms.in_place import SwapTile
@@ -171,6 +173,11 @@ class Transpose(DenseFamily[MatrixSpec]):
     def first_stays(self, shape_class: str) -> float:
         """But of copies the least estimate is the better choice: bench/estimates-transpose-h200.json."""
         return super().first_stays(shape_class) if shape_class == ShapeClass.COPY.value else 0.98
+
+    @override
+    def smallest(self, spec: MatrixSpec, extents: Extents) -> Smallest:
+        elements = elements_of(spec, extents) if isinstance(spec, TransposeSpec) else 0
+        return Smallest(elements, 2 * elements * spec.dtype.size)
 
     @override
     def representative(self, spec: MatrixSpec, shape_class: str) -> Extents:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from gen.dtypes import F32, I32, I64, U32, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, load_modifier, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import Expr, constant, made_once, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.common import (
@@ -30,7 +30,7 @@ from gen.families.reduction.algorithms.common import (
     not_resident,
     shared_plan,
 )
-from gen.families.reduction.algorithms.demands import columns_demand, demand_of, handed_quarters
+from gen.families.reduction.algorithms.demands import columns_demand, columns_least, demand_of, handed_quarters
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import Form, edges, form, lying, problem
 from gen.families.reduction.spec import ReductionSpec
@@ -189,6 +189,10 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
             aligned=gcd(pitches, alignment) % config.vec_bytes == 0,
             registers=large and min(large, limits.registers_per_multiprocessor // threads),
         )  # fmt: skip
+
+    @override
+    def least(self, spec: ReductionSpec, config: ColumnsConfig, limits: Limits) -> Least:
+        return columns_least(spec, (config.columns_x, config.rows_y), config.unroll, config.vec_bytes)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: ColumnsConfig) -> int:

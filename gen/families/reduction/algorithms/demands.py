@@ -8,7 +8,7 @@ from math import ceil
 from gen.arch import WARP
 from gen.dtypes import U32
 from gen.families.base import Extents
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.reduction.algorithms.common import Combine
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
@@ -104,6 +104,31 @@ def demand_of(
     )  # fmt: skip
 
 
+def least_of(
+    spec: ReductionSpec,
+    threads_per_block: int,
+    vec_bytes: int,
+    *,
+    walk: float = 0.0,
+    more_instructions: float = 0.0,
+    reduces: bool = True,
+) -> Least:
+    """What is below all demands of threads that read all elements by vectors of so many bytes, or narrower ones.
+
+    Args:
+        spec: what is computed.
+        threads_per_block: of a block.
+        vec_bytes: of a vector.
+        walk: as in `demand_of`, at least.
+        more_instructions: likewise.
+        reduces: whether warps of a block combine their states at all sizes.
+    """
+    item, of_item, _, _ = _of_spec(spec)
+    items = vec_bytes // item
+    reduced = BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP)
+    return Least((6 + walk) / items + of_item, reduced, more_instructions)
+
+
 @lru_cache(maxsize=256)
 def _of_spec(spec: ReductionSpec) -> tuple[int, float, int, int]:
     """Bytes of an element, instructions for it, bytes of a state, and of the results of one place."""
@@ -164,7 +189,23 @@ def columns_demand(
         vectors=max(rows, 1.0),
         at_once=unroll / (items if by_elements and not walk else 1), vec_bytes=vec_bytes,
         walk=walk + 6 * items * by_elements,
-        more_instructions=before + items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll),
+        more_instructions=before + _of_columns(items, rows_y, unroll),
         combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
         registers=registers, shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,
     )  # fmt: skip
+
+
+def columns_least(
+    spec: ReductionSpec, block: tuple[int, int], unroll: int, vec_bytes: int, *, walk: float = 0.0, before: float = 0.0
+) -> Least:
+    """What is below all demands of such blocks; the arguments are those of `columns_demand`."""
+    (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
+    return least_of(
+        spec, columns_x * rows_y, vec_bytes, walk=walk, more_instructions=before + _of_columns(items, rows_y, unroll),
+        reduces=rows_y > 1,
+    )  # fmt: skip
+
+
+def _of_columns(items: int, rows_y: int, unroll: int) -> int:
+    """Instructions of a thread for its columns, beside those for vectors."""
+    return items * (10 * rows_y.bit_length() + 10 + CODE_OF_LOAD * unroll)

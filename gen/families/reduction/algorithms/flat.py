@@ -18,7 +18,7 @@ from gen.arch import DEFAULT_ARCH, WARP, Limits
 from gen.dtypes import U32, DType
 from gen.families.base import Extents, Launch, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, tunable
-from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.estimates import SECTOR_BYTES, Demand, Least
 from gen.families.expr import ONE, Expr, constant, made_once, size
 from gen.families.reduction.algorithms.columns import no_shared_room
 from gen.families.reduction.algorithms.common import (
@@ -35,7 +35,7 @@ from gen.families.reduction.algorithms.common import (
     shared_plan,
     split_after,
 )
-from gen.families.reduction.algorithms.demands import demand_of, handed_quarters
+from gen.families.reduction.algorithms.demands import demand_of, handed_quarters, least_of
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import (
     MOST_GROUPS,
@@ -248,6 +248,13 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
         )  # fmt: skip
 
     @override
+    def least(self, spec: ReductionSpec, config: FlatColumnsConfig, limits: Limits) -> Least:
+        return least_of(
+            spec, config.threads_per_block, spec.dtype.size, walk=3 + 5 * config.axes * (config.axes > 1),
+            more_instructions=60 * config.axes - 40 * (config.combine is Combine.ALONE) + 12, reduces=False,
+        )  # fmt: skip
+
+    @override
     def bytes_in_flight(self, spec: ReductionSpec, config: FlatColumnsConfig) -> int:
         return config.unroll * spec.dtype.size
 
@@ -364,6 +371,14 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
             busy=min(own, 1.0), vectors=max(own, 1.0), at_once=config.unroll, vec_bytes=vec_bytes,
             walk=3 + 5 * config.axes * (config.axes > 1), more_instructions=50 * config.axes + 100 * slow,
             reduces=config.group > WARP, moved_share=min(max(apart, spec.dtype.size), SECTOR_BYTES) / spec.dtype.size,
+        )  # fmt: skip
+
+    @override
+    def least(self, spec: ReductionSpec, config: FlatRowsConfig, limits: Limits) -> Least:
+        return least_of(
+            spec, config.threads_per_block, max(config.vec_bytes, spec.dtype.size),
+            walk=3 + 5 * config.axes * (config.axes > 1), more_instructions=50 * config.axes,
+            reduces=config.group > WARP,
         )  # fmt: skip
 
     @override

@@ -14,7 +14,7 @@ from gen.arch import WARP
 from gen.dtypes import I64, U32, LoadModifier
 from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, load_modifier, tunable
-from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.estimates import SECTOR_BYTES, Demand, Least
 from gen.families.expr import ONE, Expr, made_once, size
 from gen.families.reduction.algorithms.common import (
     COMBINE_HELP,
@@ -35,7 +35,7 @@ from gen.families.reduction.algorithms.common import (
     scratch,
     shared_plan,
 )
-from gen.families.reduction.algorithms.demands import demand_of, handed_quarters
+from gen.families.reduction.algorithms.demands import demand_of, handed_quarters, least_of
 from gen.families.reduction.oracle import Share, chain, roundings, tree
 from gen.families.reduction.shapes import MOST_GROUPS, Form, edges, form, lying, problem, rows_of
 from gen.families.reduction.spec import ReductionSpec
@@ -135,6 +135,13 @@ class Sharing(ReductionAlgorithm[C]):
             vec_bytes=config.vec_bytes, more_instructions=40 + 10 * config.threads_per_block // WARP,
             combine=self.combine(config) if shared else None,
             handed=(blocks // max(extents.get("outer", 1), 1) - 1) * handed_quarters(spec) * shared,
+        )  # fmt: skip
+
+    @override
+    def least(self, spec: ReductionSpec, config: C, limits: Limits) -> Least:
+        return least_of(
+            spec, config.threads_per_block, config.vec_bytes,
+            more_instructions=40 + 10 * config.threads_per_block // WARP,
         )  # fmt: skip
 
     @override
@@ -412,6 +419,10 @@ class Strided(ReductionAlgorithm[StridedConfig]):
             combine=config.combine if splits > 1 else None,
             moved_share=min(max(apart, spec.dtype.size), SECTOR_BYTES) / spec.dtype.size,
         )  # fmt: skip
+
+    @override
+    def least(self, spec: ReductionSpec, config: StridedConfig, limits: Limits) -> Least:
+        return least_of(spec, config.threads_per_block, spec.dtype.size, walk=35, more_instructions=600)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: StridedConfig) -> int:

@@ -16,7 +16,7 @@ from gen.arch import WARP
 from gen.dtypes import I32, I64, LoadModifier
 from gen.families.base import WIDEST, Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import ONE, Expr, made_once, size
 from gen.families.reduction.algorithms.common import (
     ReductionAlgorithm,
@@ -26,7 +26,7 @@ from gen.families.reduction.algorithms.common import (
     lane_roundings,
     outputs,
 )
-from gen.families.reduction.algorithms.demands import demand_of
+from gen.families.reduction.algorithms.demands import demand_of, least_of
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings
 from gen.families.reduction.shapes import MANY_ROWS, Form, edges, form, lying, rows_of
 from gen.families.reduction.spec import ReductionSpec
@@ -152,6 +152,13 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         )  # fmt: skip
 
     @override
+    def least(self, spec: ReductionSpec, config: RowsConfig, limits: Limits) -> Least:
+        return least_of(
+            spec, config.threads_per_block, config.vec_bytes,
+            more_instructions=12 * config.group.bit_length() * config.rows_at_once, reduces=config.group > WARP,
+        )  # fmt: skip
+
+    @override
     def bytes_in_flight(self, spec: ReductionSpec, config: RowsConfig) -> int:
         return config.rows_at_once * config.unroll * config.vec_bytes
 
@@ -250,8 +257,18 @@ class ShortRows(ReductionAlgorithm[ShortRowsConfig]):
             spec, extents, blocks=blocks, threads_per_block=config.threads_per_block,
             busy=min(outer / (blocks * config.threads_per_block), 1.0) if blocks else 0.0, vectors=vectors,
             at_once=vectors, vec_bytes=vec_bytes,
-            more_instructions=config.rows_at_once * (20 + 2 * config.length) - FEWER_OF_SHORT_ROWS, reduces=False,
+            more_instructions=self._more_instructions(config), reduces=False,
         )  # fmt: skip
+
+    @override
+    def least(self, spec: ReductionSpec, config: ShortRowsConfig, limits: Limits) -> Least:
+        return least_of(
+            spec, config.threads_per_block, gcd(config.length * spec.dtype.size, WIDEST),
+            more_instructions=self._more_instructions(config), reduces=False,
+        )  # fmt: skip
+
+    def _more_instructions(self, config: ShortRowsConfig) -> int:
+        return config.rows_at_once * (20 + 2 * config.length) - FEWER_OF_SHORT_ROWS
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: ShortRowsConfig) -> int:

@@ -17,7 +17,7 @@ from gen.arch import WARP, Limits
 from gen.dtypes import I64, U32, DType
 from gen.families.base import Extents, Launch, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import ONE, Expr, made_once, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.columns import no_registers, no_shared_room
@@ -33,7 +33,7 @@ from gen.families.reduction.algorithms.common import (
     shared_plan,
     split_after,
 )
-from gen.families.reduction.algorithms.demands import columns_demand, demand_of
+from gen.families.reduction.algorithms.demands import columns_demand, columns_least, demand_of, least_of
 from gen.families.reduction.algorithms.flat import MOST_SPAN, beyond_span
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
 from gen.families.reduction.shapes import MOST_GROUPS, Form, ShapeClass, edges, form, several_axes
@@ -278,6 +278,15 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         )  # fmt: skip
 
     @override
+    def least(self, spec: ReductionSpec, config: MultiRowsConfig, limits: Limits) -> Least:
+        if config.tiles:
+            return least_of(spec, THREADS_PER_BLOCK, config.vec_bytes, more_instructions=700)._replace(instructions=0.0)
+        walk, before = MULTI_ROWS_INSTRUCTIONS[config.index_bits]
+        return least_of(
+            spec, THREADS_PER_BLOCK, config.vec_bytes, walk=walk, more_instructions=before, reduces=config.group > WARP
+        )
+
+    @override
     def bytes_in_flight(self, spec: ReductionSpec, config: MultiRowsConfig) -> int:
         return config.unroll * config.vec_bytes
 
@@ -407,6 +416,13 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
             aligned=gcd(gcd(*strides) * spec.dtype.size, alignment) % config.vec_bytes == 0,
             walk=walk, before=before,
         )  # fmt: skip
+
+    @override
+    def least(self, spec: ReductionSpec, config: MultiColumnsConfig, limits: Limits) -> Least:
+        walk, before = MULTI_COLUMNS_INSTRUCTIONS[config.index_bits]
+        return columns_least(
+            spec, (config.columns_x, config.rows_y), config.unroll, config.vec_bytes, walk=walk, before=before
+        )
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: MultiColumnsConfig) -> int:

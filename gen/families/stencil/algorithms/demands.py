@@ -13,7 +13,7 @@ from math import gcd, prod
 
 from gen.arch import Limits
 from gen.families.base import Extents
-from gen.families.estimates import COLD_SECONDS, COSTS, Demand
+from gen.families.estimates import AGAIN_SHARE, COLD_SECONDS, COSTS, Demand, Least
 from gen.families.expr import once_a_problem
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
@@ -27,7 +27,7 @@ from gen.families.stencil.spec import STEPS, StencilSpec
 
 SHUFFLE, LOAD = 2.5, 2.5  # of 32 lanes in a clock: in instructions of which a multiprocessor issues as many in it
 ONE_WARP_CLOCKS = 1.0  # for an instruction of a warp, where few others share its scheduler
-_CACHED = 0.4  # of the time that memory takes: what the second-level cache takes for as many bytes
+_CACHED = AGAIN_SHARE  # of the time that memory takes: what the second-level cache takes for as many bytes
 _CACHED_LATENCY = 0.5  # likewise
 _STEP_SECONDS = 0.5e-6  # of each further launch of one step: until all cells of the step before are seen
 _SHARE_OF_CACHE = 0.8  # that two arrays and a spare one may fill
@@ -164,6 +164,19 @@ def demand_of_steps(
         launches,
         written * COLD_SECONDS + launches * last_seconds + (launches - 1) * (_STEP_SECONDS if fused == 1 else 0.0),
     )
+
+
+def least_of_steps(instructions: float = 0.0, written: float = 0.0, fused: int = 1, last_seconds: float = 0.0) -> Least:
+    """What is below all demands of time steps.
+
+    Args:
+        instructions: for each cell of a step.
+        written: as in `demand_of_steps`, at least.
+        fused: time steps of a launch; 0: all of a call.
+        last_seconds: as in `demand_of_steps`.
+    """
+    again = last_seconds + (_STEP_SECONDS if fused == 1 else 0.0)
+    return Least(instructions, written * COLD_SECONDS + last_seconds, 0.0, fused, again)
 
 
 @once_a_problem

@@ -19,7 +19,7 @@ from gen.arch import SHUFFLES_PER_CLOCK, WARP
 from gen.dtypes import U32
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
@@ -32,7 +32,14 @@ from gen.families.stencil.algorithms.common import (
     rim_of,
     stepping,
 )
-from gen.families.stencil.algorithms.demands import SHUFFLE, demand_of_steps, rounds_of, steps_of_launch, work_of
+from gen.families.stencil.algorithms.demands import (
+    SHUFFLE,
+    demand_of_steps,
+    least_of_steps,
+    rounds_of,
+    steps_of_launch,
+    work_of,
+)
 from gen.families.stencil.shapes import edge_extents, edge_problems
 from gen.families.stencil.spec import StencilSpec
 
@@ -132,10 +139,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
     ) -> Demand:
         """A warp brings its segment, takes the steps that a launch has, and writes it."""
         work, steps = work_of(spec, limits), steps_of_launch(extents, config.steps)
-        cells = _cells(spec, config)
-        shuffled = SHUFFLE * work.words * (work.reach.left + work.reach.right)
-        a_step = cells * (work.terms * work.slots + _ROUNDING * work.converted) + shuffled + _LOOP
-        moved = config.vectors * 30 + cells * work.converted * 2
+        cells, (a_step, moved) = _cells(spec, config), _instructions(spec, config, limits)
         segments = WARP * config.vectors * VECTOR_BYTES
         # The segments at the ends of a line move cell by cell, but where all vectors are aligned.
         aligned = gcd(alignment, extents["cols"] * spec.dtype.size, VECTOR_BYTES) == VECTOR_BYTES
@@ -147,6 +151,11 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
             instructions=steps * a_step + moved, written=a_step + moved,
             registers=min(40 + 2 * cells * work.words, 255), shared_bytes=config.warps * segments,
         )  # fmt: skip
+
+    @override
+    def least(self, spec: StencilSpec, config: OverlappedConfig, limits: Limits) -> Least:
+        a_step, moved = _instructions(spec, config, limits)
+        return least_of_steps(a_step / _cells(spec, config), a_step + moved, config.steps)
 
     def bytes_in_flight(self, spec: StencilSpec, config: OverlappedConfig) -> int:
         """All cells of a lane are loaded before the first step."""
@@ -160,6 +169,15 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         shuffled = limits.f32_per_clock / SHUFFLES_PER_CLOCK * words * (reach.left + reach.right)
         a_step = cells + shuffled + _LOOP
         return a_step * steps_of_launch(extents, config.steps)
+
+
+@lru_cache(512)
+def _instructions(spec: StencilSpec, config: OverlappedConfig, limits: Limits) -> tuple[float, float]:
+    """Of a lane for its cells: in a step, and to load and to store them."""
+    work, cells = work_of(spec, limits), _cells(spec, config)
+    shuffled = SHUFFLE * work.words * (work.reach.left + work.reach.right)
+    a_step = cells * (work.terms * work.slots + _ROUNDING * work.converted) + shuffled + _LOOP
+    return a_step, config.vectors * 30 + cells * work.converted * 2
 
 
 def _cells(spec: StencilSpec, config: OverlappedConfig) -> int:

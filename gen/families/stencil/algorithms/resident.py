@@ -20,7 +20,7 @@ from gen.arch import WARP
 from gen.dtypes import I32, I64
 from gen.families.base import Extents, Launch, Limits, Plan, with_limits
 from gen.families.config import Config, choice, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
     COPY_THREADS,
@@ -34,7 +34,7 @@ from gen.families.stencil.algorithms.common import (
     rim_of,
     stepping,
 )
-from gen.families.stencil.algorithms.demands import demand_of_steps, steps_of_launch, work_of
+from gen.families.stencil.algorithms.demands import demand_of_steps, least_of_steps, steps_of_launch, work_of
 from gen.families.stencil.oracle import places_inside
 from gen.families.stencil.shapes import edge_extents, extents_of
 from gen.families.stencil.spec import STEPS, StencilSpec
@@ -226,6 +226,10 @@ class Resident(StencilAlgorithm[ResidentConfig]):
             registers=64, shared_bytes=parts.shared_bytes.at(sizes),
             last_seconds=turns * (steps * clocks + moving) / limits.clock_hz * (_NOT_TIMED if config.steps else 1.0),
         )  # fmt: skip
+
+    @override
+    def least(self, spec: StencilSpec, config: ResidentConfig, limits: Limits) -> Least:
+        return least_of_steps(written=200 + config.unroll * len(image_of(spec).taps), fused=config.steps)
 
 
 def step_clocks(

@@ -18,7 +18,7 @@ from typing_extensions import override
 from gen.arch import WARP
 from gen.families.base import Extents, Limits, Plan
 from gen.families.config import Config, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles
 from gen.families.stencil.algorithms.common import (
@@ -39,6 +39,7 @@ from gen.families.stencil.algorithms.demands import (
     SHUFFLE,
     demand_of_steps,
     edge_share,
+    least_of_steps,
     rounds_of,
     work_of,
 )
@@ -132,6 +133,12 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
             rounds=known.rounds + (at_ends > 0) + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz),
             instructions=instructions, written=known.vectors, registers=known.registers,
         )  # fmt: skip
+
+    @override
+    def least(self, spec: StencilSpec, config: ShiftedConfig, limits: Limits) -> Least:
+        known, tiles = _instructions(spec, config, limits), tiles_of(spec, config)
+        of_cell = known.vectors * WARP * config.warps / (tiles.tile_rows * tiles.tile_cols)
+        return least_of_steps(of_cell, known.vectors)
 
     def bytes_in_flight(self, spec: StencilSpec, config: ShiftedConfig) -> int:
         """The rows of a lane that are on their way."""

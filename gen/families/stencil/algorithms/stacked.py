@@ -20,7 +20,7 @@ from gen.arch import WARP
 from gen.dtypes import I32, U32
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import ONE, Expr, constant, once_a_problem, size
 from gen.families.stencil.algorithms.common import (
     StencilAlgorithm,
@@ -30,7 +30,14 @@ from gen.families.stencil.algorithms.common import (
     stepping,
     weight_lines,
 )
-from gen.families.stencil.algorithms.demands import LOAD, ONE_WARP_CLOCKS, demand_of_steps, rounds_of, work_of
+from gen.families.stencil.algorithms.demands import (
+    LOAD,
+    ONE_WARP_CLOCKS,
+    demand_of_steps,
+    least_of_steps,
+    rounds_of,
+    work_of,
+)
 from gen.families.stencil.shapes import edge_extents, extents_of
 from gen.families.stencil.spec import StencilSpec
 
@@ -145,6 +152,15 @@ class Stacked(StencilAlgorithm[StackedConfig]):
             moved_share=1.0 if kept else 1 + (known.high - 1) / (2 * config.unroll),
             last_seconds=_WAIT_SECONDS * (known.high + config.unroll),
         )  # fmt: skip
+
+    @override
+    def least(self, spec: StencilSpec, config: StackedConfig, limits: Limits) -> Least:
+        """Where all read inside only, or none does."""
+        known = _instructions(spec, config, limits)
+        alone = known.alone + known.each + min(2 * known.rows, known.folded) + 4 * config.unroll
+        requests = (known.loads + config.unroll) * LOAD * max(WARP * spec.dtype.size / _BANK_BYTES, 1.0)
+        last = _WAIT_SECONDS * (known.high + config.unroll)
+        return least_of_steps((alone + requests) / config.unroll, alone, last_seconds=last)
 
     def bytes_in_flight(self, spec: StencilSpec, config: StackedConfig) -> int:
         """The cells of its stack: their neighbours are other threads' cells."""

@@ -18,7 +18,7 @@ from gen.arch import WARP, max_registers_per_thread
 from gen.dtypes import StoreModifier
 from gen.families.base import Extents, Limits, Plan
 from gen.families.config import Config, store_modifier, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
@@ -39,6 +39,7 @@ from gen.families.stencil.algorithms.demands import (
     SHUFFLE,
     demand_of_steps,
     edge_share,
+    least_of_steps,
     rounds_of,
     work_of,
 )
@@ -143,6 +144,12 @@ class Stream(StencilAlgorithm[StreamConfig]):
             instructions=vectors * (1 - share) + known.slow * share, written=vectors if share < 1 else known.slow_term,
             registers=known.registers, last_seconds=waits * SLOW_SECONDS / max(waves, 1.0),
         )  # fmt: skip
+
+    @override
+    def least(self, spec: StencilSpec, config: StreamConfig, limits: Limits) -> Least:
+        known, cells = _instructions(spec, config, limits), config.rows * cells_of_vector(spec)
+        vectors = known.loaded + known.summed
+        return least_of_steps(min(vectors, known.slow) / cells, min(vectors, known.slow_term))
 
     def bytes_in_flight(self, spec: StencilSpec, config: StreamConfig) -> int:
         """The rows of a lane that are on their way."""

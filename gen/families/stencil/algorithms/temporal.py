@@ -18,7 +18,7 @@ from gen.arch import WARP, max_registers_per_thread
 from gen.dtypes import U32
 from gen.families.base import Extents, Launch, Limits, Plan, with_limits
 from gen.families.config import Config, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import Demand, Least
 from gen.families.expr import Expr, once_a_problem, size
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
@@ -39,7 +39,14 @@ from gen.families.stencil.algorithms.common import (
     stepping,
     window_lines,
 )
-from gen.families.stencil.algorithms.demands import Work, demand_of_steps, rounds_of, steps_of_launch, work_of
+from gen.families.stencil.algorithms.demands import (
+    Work,
+    demand_of_steps,
+    least_of_steps,
+    rounds_of,
+    steps_of_launch,
+    work_of,
+)
 from gen.families.stencil.shapes import edge_problems
 from gen.families.stencil.spec import StencilSpec
 
@@ -153,6 +160,10 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
             instructions=_issued_for_a_row(work, terms) * rows, written=terms * work.mirrored.high,
             registers=_registers(spec, config),
         )  # fmt: skip
+
+    @override
+    def least(self, spec: StencilSpec, config: TemporalConfig, limits: Limits) -> Least:
+        return least_of_steps(fused=config.steps)
 
     def edge_cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
         """Sizes that leave the last warp of a row few of its columns, or all but few; one has inner rows and warps."""

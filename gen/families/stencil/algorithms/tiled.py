@@ -17,7 +17,7 @@ from gen.arch import WARP
 from gen.dtypes import I32, I64, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
 from gen.families.config import Config, choice, load_modifier, tunable
-from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.estimates import SECTOR_BYTES, Demand, Least
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
@@ -37,6 +37,7 @@ from gen.families.stencil.algorithms.demands import (
     computed_share,
     demand_of_steps,
     edge_share,
+    least_of_steps,
     loads_of_rows,
     rounds_of,
     work_of,
@@ -201,6 +202,15 @@ class Naive(StencilAlgorithm[NaiveConfig]):
             written=written + _OTHER_INSTRUCTIONS, registers=40,
             moved_share=known.moved_share if extents["cols"] > config.block_x else 1.0,
         )  # fmt: skip
+
+    @override
+    def least(self, spec: StencilSpec, config: NaiveConfig, limits: Limits) -> Least:
+        """Where all cells are frozen, all are copied."""
+        known = _instructions(spec, config, limits)
+        of_thread, written = known.loaded, known.written
+        if any("frozen" in ends for ends in spec.ends):
+            of_thread, written = min(of_thread, known.copied), 0.0
+        return least_of_steps((_OTHER_INSTRUCTIONS + of_thread) / config.unroll, written + _OTHER_INSTRUCTIONS)
 
     def bytes_in_flight(self, spec: StencilSpec, config: NaiveConfig) -> int:
         """The cells of its rows: their neighbours are other threads' cells."""

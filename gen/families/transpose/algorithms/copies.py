@@ -11,7 +11,7 @@ from typing_extensions import override
 from gen.dtypes import I32, I64, U32, U64, DType, LoadModifier, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, load_modifier, store_modifier, tunable
-from gen.families.estimates import Demand
+from gen.families.estimates import COLD_SECONDS, Demand, Least
 from gen.families.expr import ONE, Expr, constant, made_once, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -29,7 +29,7 @@ from gen.families.transpose.algorithms.common import (
     spanned,
     stays,
 )
-from gen.families.transpose.algorithms.demands import copy_demand, memory, whole_vectors
+from gen.families.transpose.algorithms.demands import PROLOGUE, copy_demand, memory, whole_vectors
 from gen.families.transpose.spec import TransposeSpec
 
 
@@ -319,16 +319,23 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
     ) -> Demand:
         slow = self.slow_path_reason(spec, config, extents, alignment, limits) is not None
         blocks = prod(along.at(extents) for along in self.grid(spec, config))
-        singly = 16 // spec.dtype.size * (2 * memory(spec.dtype.size) + 40)  # loops in which each load is waited for
-        of_vector = singly if slow else 2 * memory(16) + 12
         return copy_demand(
             spec,
             extents,
             blocks=blocks,
             threads_per_block=config.threads_per_block,
             vectors=config.unroll,
-            of_thread=config.unroll * of_vector + (0 if config.even else 10),
+            of_thread=config.unroll * self._of_vector(spec)[slow] + (0 if config.even else 10),
         )
+
+    @override
+    def least(self, spec: TransposeSpec, config: FlatCopyConfig, limits: Limits) -> Least:
+        of_thread = PROLOGUE + config.unroll * min(self._of_vector(spec)) + (0 if config.even else 10)
+        return Least(of_thread / (config.unroll * (16 // spec.dtype.size)), COLD_SECONDS * of_thread)
+
+    def _of_vector(self, spec: TransposeSpec) -> tuple[float, float]:
+        """Slots of a vector: whole, and in loops over its elements in which each load is waited for."""
+        return 2 * memory(16) + 12, 16 // spec.dtype.size * (2 * memory(spec.dtype.size) + 40)
 
     @override
     def bytes_in_flight(self, spec: TransposeSpec, config: FlatCopyConfig) -> int:

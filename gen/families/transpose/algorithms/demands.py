@@ -18,7 +18,7 @@ CACHE_SHARE = 0.7
 """Of the time that memory takes for a sector, what the second-level cache takes for it where it has the others."""
 LINE_BYTES = 128  # of the first-level cache, which looks up one of them a clock
 INDEX = 7  # instructions that divide an element's number by an extent, and add its step
-_PROLOGUE = 60  # instructions that find a block's tile
+PROLOGUE = 60  # instructions that find a block's tile
 _MEMORY = 2.5  # slots of an instruction of memory for a word of each thread
 
 Span = tuple[int, int]
@@ -81,7 +81,7 @@ def demand_of(
     written: float,
     in_flight: float,
     instructions: float,
-    prologue: float = _PROLOGUE,
+    prologue: float = PROLOGUE,
     rounds: float = 1.0,
     registers: int = 40,
     shared_bytes: int = 0,

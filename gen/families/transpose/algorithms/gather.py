@@ -12,7 +12,7 @@ from gen.arch import WARP
 from gen.dtypes import U32, U64, DType
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, tunable
-from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least
 from gen.families.expr import ONE, Expr, made_once, once_a_problem, size
 from gen.families.transpose.algorithms.common import (
     MAX_DIVIDEND,
@@ -30,6 +30,7 @@ from gen.families.transpose.spec import TransposeSpec
 _INDICES = 2**32  # elements are found by numbers of 32 bits
 _CACHED_BYTES, _CACHED = 32 << 20, 1.0  # of an array whose sectors the second-level cache keeps, and what they cost
 _SCATTERED = 1.5  # by how much more memory takes for sectors of as many lines as a warp has lanes
+_PROLOGUE = 12  # slots of a thread before all others
 _OF_LINE = 0.7  # slots of a line that a warp's load looks up
 _OF_AXIS = 4.5  # slots of a division, and of the step along an axis
 
@@ -139,7 +140,7 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         self, spec: TransposeSpec, config: GatherConfig, extents: Extents, alignment: int, limits: Limits
     ) -> Demand:
         size, (in_steps, out_steps, divisions) = spec.dtype.size, _steps(spec, extents)
-        (elements, _), order = _counted(spec, extents), axes_of(spec).order
+        elements, _ = _counted(spec, extents)
         threads, unroll, together = config.threads_per_block, config.unroll, self.together(spec, config)
         # A warp looks up its lines; what a block reads of a sector stays in the first-level cache.
         lines = min(touched(taken(in_steps, WARP * together), size, LINE_BYTES, aligned=False), WARP)
@@ -163,9 +164,23 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
             written=written,
             in_flight=unroll * together * size,
             instructions=unroll * (of_vector + together * of_load),
-            prologue=12,
-            code=20 + unroll * ((28 if together > 1 else 10) * len(order) + 6 * together - 8),
+            prologue=_PROLOGUE,
+            code=self._code(spec, config),
         )
+
+    @override
+    def least(self, spec: TransposeSpec, config: GatherConfig, limits: Limits) -> Least:
+        size, together, unroll = spec.dtype.size, self.together(spec, config), config.unroll
+        of_vector = _OF_AXIS + 3 + memory(size)
+        if together > 1:
+            of_vector = _OF_AXIS + 8 + 3 * together + memory(config.vec_bytes) / 2
+        of_thread = _PROLOGUE + unroll * (of_vector + together * memory(size))
+        return Least(of_thread / (unroll * together), COLD_SECONDS * self._code(spec, config))
+
+    def _code(self, spec: TransposeSpec, config: GatherConfig) -> int:
+        """Instructions of the text."""
+        together, axes = self.together(spec, config), len(axes_of(spec).order)
+        return 20 + config.unroll * ((28 if together > 1 else 10) * axes + 6 * together - 8)
 
     def bytes_in_flight(self, spec: TransposeSpec, config: GatherConfig) -> int:
         """All elements of a thread: no load need wait for a store, since the arrays do not overlap."""

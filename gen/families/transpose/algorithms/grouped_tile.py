@@ -12,7 +12,7 @@ from typing_extensions import override
 from gen.dtypes import I32, I64, U32, U64, DType, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
-from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least
 from gen.families.expr import ONE, Expr, also_in_cpp, made_once, once_a_problem, size
 from gen.families.plans import beyond_block
 from gen.families.transpose.algorithms.common import (
@@ -26,7 +26,7 @@ from gen.families.transpose.algorithms.common import (
     only_turns,
     turned,
 )
-from gen.families.transpose.algorithms.demands import Span, demand_of, memory, taken, touched
+from gen.families.transpose.algorithms.demands import PROLOGUE, Span, demand_of, memory, taken, touched
 from gen.families.transpose.algorithms.packed import SIZES_IN_CPP, axes_in_output, ceil_div, strides_of
 from gen.families.transpose.spec import MAX_AXES, TransposeSpec
 
@@ -271,9 +271,7 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
         if rows * cols * others * nbytes > _CACHED_BYTES and min(high, wide) * nbytes < _SHORT_BYTES:
             share *= _SHORT_COST
         by_vectors = self.slow_path_reason(spec, config, extents, alignment, limits) is None
-        of_thread = config.unroll * per * (3 * memory(config.vec_bytes) + 3 + (per / 2 if nbytes < 4 else 0))
-        if not by_vectors:
-            of_thread = config.unroll * per * per * (4 * memory(nbytes) + 36)
+        of_thread = self._of_thread(spec, config)[not by_vectors]
         if nbytes < 4:  # tiles that lie outside in part ask of each element whether it is there
             of_thread *= 2 - (rows // high * high) * (cols // wide * wide) / max(rows * cols, 1)
         read, written = _sectors(spec, extents, high, wide)
@@ -293,6 +291,23 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
             serial_instructions=_SERIAL * config.axes,
             code=3 * _OF_AXIS * config.axes + of_thread,
         )
+
+    @override
+    def least(self, spec: TransposeSpec, config: GroupedTileConfig, limits: Limits) -> Least:
+        (high, wide), threads = self.tile(spec, config), config.threads_per_block
+        of_thread = min(self._of_thread(spec, config))
+        of_places = ceil_div(high + wide, threads) * (_OF_AXIS * config.axes + 12)
+        return Least(
+            (PROLOGUE + of_thread + of_places) * threads / (high * wide),
+            COLD_SECONDS * (3 * _OF_AXIS * config.axes + of_thread),
+            _SERIAL * config.axes,
+        )
+
+    def _of_thread(self, spec: TransposeSpec, config: GroupedTileConfig) -> tuple[float, float]:
+        """Slots of a thread for its squares: by vectors, and element by element."""
+        nbytes, per = spec.dtype.size, self.elements(spec, config)
+        by_vectors = config.unroll * per * (3 * memory(config.vec_bytes) + 3 + (per / 2 if nbytes < 4 else 0))
+        return by_vectors, config.unroll * per * per * (4 * memory(nbytes) + 36) if per > 1 else by_vectors
 
     def staged_bytes(self, spec: TransposeSpec, config: GroupedTileConfig) -> int:
         """Shared memory of a block: the tile, and where its rows and columns begin."""

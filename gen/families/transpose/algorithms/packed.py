@@ -16,7 +16,7 @@ from gen.arch import WARP
 from gen.dtypes import I32, I64, U32, DType, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
-from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least
 from gen.families.expr import ONE, Expr, also_in_cpp, constant, once_a_problem, size
 from gen.families.transpose.algorithms.common import (
     Axis,
@@ -682,6 +682,14 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
             shared_bytes=self.staged_bytes(spec),
             serial_instructions=_SERIAL * config.axes,
         )
+
+    @override
+    def least(self, spec: TransposeSpec, config: PackedConfig, limits: Limits) -> Least:
+        size, grain, unit = spec.dtype.size, max(_WORD // spec.dtype.size, 1), max(spec.dtype.size, _WORD)
+        alone, of_index = memory(size) + 2, _INDEX * config.axes + 4
+        of_unit = min(memory(unit) + 3, grain * alone + 4) + grain * alone + memory(unit) + 4
+        of_place = of_index * (1 + grain if grain > 1 else 1) + of_index
+        return Least(of_unit / grain, COLD_SECONDS * 2 * config.unroll * (of_place + of_unit), _SERIAL * config.axes)
 
     def staged_bytes(self, spec: TransposeSpec) -> int:
         """Shared memory of a block: the tile, of small elements whether boxes leave them out, and where boxes begin."""

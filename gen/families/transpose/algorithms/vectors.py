@@ -14,7 +14,7 @@ from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, store_modifier, tunable
-from gen.families.estimates import SECTOR_BYTES, Demand
+from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least
 from gen.families.expr import made_once, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -32,7 +32,14 @@ from gen.families.transpose.algorithms.common import (
     tile_edges,
     tiled_launch,
 )
-from gen.families.transpose.algorithms.demands import edge_share, elements_of, memory, tile_demand, whole_vectors
+from gen.families.transpose.algorithms.demands import (
+    PROLOGUE,
+    edge_share,
+    elements_of,
+    memory,
+    tile_demand,
+    whole_vectors,
+)
 from gen.families.transpose.spec import TransposeSpec
 
 _MAX_INDEX = 2**31 - 1
@@ -178,13 +185,10 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
     ) -> Demand | None:
         if spec.values is not None:
             return None
-        size, per, tiles = spec.dtype.size, self.elements(spec, config), self.tiles(spec, config)
+        per, tiles = self.elements(spec, config), self.tiles(spec, config)
         tile = tiles.tile_rows, tiles.tile_cols
         by_vectors = whole_vectors(spec, extents, alignment, config.vec_bytes, "in_pitch", "out_pitch")
-        # Vectors are read, turned, staged, read again and written; what lies between them goes one by one.
-        turned = per / 2 if size < 4 else 0
-        fast = (4 * (memory(config.vec_bytes) + 2) + turned) / per
-        slow = 2 * memory(size) + 2 * memory(size) + 14
+        fast, slow = self._of_element(spec, config)
         whole = extents["rows"] % per == extents["cols"] % per == 0
         edges = edge_share(extents, tile) if by_vectors else 1.0
         singly = 0.0 if by_vectors and whole else edges
@@ -203,6 +207,22 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
             registers=min(_OTHER_REGISTERS + words, 255),
             shared_bytes=self.staged_bytes(spec, config),
         )
+
+    @override
+    def least(self, spec: TransposeSpec, config: VectorTileConfig, limits: Limits) -> Least:
+        tiles, threads = self.tiles(spec, config), config.lanes * config.groups
+        area, (fast, slow) = tiles.tile_rows * tiles.tile_cols, self._of_element(spec, config)
+        end = COLD_SECONDS * (PROLOGUE + min(0.3 * fast, slow) * area / threads)
+        return Least(PROLOGUE * threads / area + min(fast, slow), end)
+
+    def _of_element(self, spec: TransposeSpec, config: VectorTileConfig) -> tuple[float, float]:
+        """Slots for an element: of vectors, and of those between them.
+
+        Vectors are read, turned, staged, read again and written; what lies between them goes one by one.
+        """
+        size, per = spec.dtype.size, self.elements(spec, config)
+        turned = per / 2 if size < 4 else 0
+        return (4 * (memory(config.vec_bytes) + 2) + turned) / per, 2 * memory(size) + 2 * memory(size) + 14
 
     @override
     def bytes_in_flight(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
@@ -322,6 +342,13 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
         rows = size("rows")
         halo = self.halo(spec, config)
         return Tiles(rows + halo if halo else rows, size("cols"), config.tile_rows, config.tile_cols, matrices(spec))
+
+    @override
+    def least(self, spec: TransposeSpec, config: WindowTileConfig, limits: Limits) -> Least:
+        area, threads = config.tile_rows * config.tile_cols, 32 * config.warps
+        of_element = (2 + self.halo(spec, config) / config.tile_rows) * (1.7 * memory(spec.dtype.size) + 1.5)
+        of_thread = PROLOGUE + of_element * area / threads
+        return Least(of_thread * threads / area, COLD_SECONDS * of_thread)
 
     @override
     def demand(
