@@ -23,8 +23,9 @@ BLOCK_REDUCE_SECONDS = 0.3e-6
 OVERHEAD_INSTRUCTIONS = 60
 """Of a thread before its first load and after its last."""
 
-FEW_STRIPS = 4
-"""Strips of a matrix up to which the one with columns that fill no vector is what all wait for."""
+FEW_STRIPS = 8
+"""Strips of a matrix up to which the one with columns that fill no vector is what all wait for. Var f16 of 253 columns
+took 1.5 times what 8 strips of vectors were estimated to (bench/estimates-lost-reduction-h100.json)."""
 CODE_OF_LOAD = 3
 """Instructions of ways that are not taken, of which some are fetched all the same, for each element loaded at once."""
 MERGE_INSTRUCTIONS = 20
@@ -178,17 +179,17 @@ def columns_demand(
     """
     (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
     rows = max(extents["n"] / (splits * rows_y), 0.01)
-    # So are columns that fill no vector, for which a strip waits.
-    # Where rows are walked over several axes, the walk is what elements cost; else fewer bytes are in flight.
+    # Elements of unaligned rows, and of columns that fill no vector, for which a strip waits, are loaded one by one, as
+    # many at once as vectors would have.
     by_elements = items > 1 and (not aligned or (columns % items != 0 and strips <= FEW_STRIPS))
+    packed = state_of(spec).bytes_summed or state_of(spec).packed  # of single elements words must be made first
     lanes = min(columns_x, WARP)  # of a warp along a row: idle ones wait for the others
     issuing = min(-(-columns // (items * lanes)) * lanes / (strips * columns_x), 1.0)
     return demand_of(
         spec, extents, blocks=matrices * strips * splits, threads_per_block=columns_x * rows_y,
         busy=columns / (strips * columns_x * items) * min(rows, 1.0), issuing=issuing * min(rows, 1.0),
         vectors=max(rows, 1.0),
-        at_once=unroll / (items if by_elements and not walk else 1), vec_bytes=vec_bytes,
-        walk=walk + 6 * items * by_elements,
+        at_once=unroll, vec_bytes=vec_bytes, walk=walk + (8 if packed else 6) * items * by_elements,
         more_instructions=before + _of_columns(items, rows_y, unroll),
         combine=combine if splits > 1 else None, handed=(splits - 1) * columns_x * items * handed_quarters(spec),
         registers=registers, shared_bytes=rows_y * columns_x * items * state_of(spec).bytes, reduces=rows_y > 1,

@@ -114,18 +114,21 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
             return None
         tiles, run = self.tiles(spec, config), extents["rows"] * extents["cols"]
         by_vectors = whole_vectors(spec, extents, alignment, 16) and run * spec.dtype.size % 16 == 0
-        of_vector = 2 * memory(16) + 8 if by_vectors else 5 * memory(4) + memory(16) + 24
-        shifted = min(run * spec.dtype.size // 16, config.lanes * config.unroll) - 2  # vectors, but for the ends
-        if not by_vectors and spec.dtype.size < 4 and 2 * shifted >= config.lanes:
-            of_vector = 3 * memory(16) + 8
+        of_piece = config.lanes * config.unroll  # vectors
+        whole = min(run * spec.dtype.size // 16, of_piece) - 2  # but for the ends
+        of_vector, by_words = 2 * memory(16) + 8, 0.0 if by_vectors else 1.0  # the share of pieces that are
+        if not by_vectors and spec.dtype.size < 4 and 2 * whole >= config.lanes:
+            of_vector, by_words = 3 * memory(16) + 8, min(2 / (-(-run * spec.dtype.size // (16 * of_piece))), 1.0)
+        elif not by_vectors:
+            of_vector = 5 * memory(4) + memory(16) + 24
         return copy_demand(
             spec,
             extents,
             blocks=tiles.counted(extents),
             threads_per_block=config.threads_per_block,
-            vectors=config.unroll if by_vectors else 0.5,  # two words
+            vectors=config.unroll * (1 - by_words) + 0.5 * by_words,  # two words
             of_thread=config.unroll * of_vector + 20,
-            rounds=1.0 if by_vectors else 4.0 * config.unroll,  # a word after another
+            rounds=1 - by_words + 4.0 * config.unroll * by_words,  # a word after another
         )
 
     @override
