@@ -70,6 +70,7 @@ ON_STACKED = ON_SPACE.replace("naive_x32_y8_u2", "stacked_tpb128_u4")
 _DRIFT = next(spec for _, spec, _ in find_family(FAMILIES, "stencil").proof_cover() if spec.word == "drift")
 ON_WAITING_LEVELS = f"stencil_{_DRIFT.label}__march_w4_u4_n2_r2_s2_t3"
 ON_DEEP_RING = ON_WAITING_LEVELS.replace("march_w4_u4_n2_r2_s2_t3", "march_w4_u2_n1_r2_s6_t2")
+ON_RESIDENT_PAIRS = ON_SPACE.replace("naive_x32_y8_u2", "resident_a1_tpb256_u3_t2_c2")
 ON_FROZEN_STACKED = ON_LEVELS.replace("march_w4_u4_n2_r2_s3_t3", "stacked_tpb128_u2")
 ON_MARCH = ON_SPACE.replace("naive_x32_y8_u2", "march_w4_u2_n2_r2_s3")
 ON_WIDE_MARCH = ON_MARCH.replace("w4_u2", "w4_x2_u2")
@@ -373,6 +374,14 @@ MUTANTS = (
     Mutant(
         "resident: every block has the first part", ON_RESIDENT, RESIDENT,
         "static_cast<long long>(blockIdx.x) * own", "0", (RACE, WRONG, UNTOUCHED),
+    ),
+    Mutant(
+        "resident: a line has a group too many", ON_RESIDENT_PAIRS, RESIDENT, "if (group >= groups) {",
+        "if (group > groups) {", (WRONG, UNINITIALISED),
+    ),
+    Mutant(
+        "resident: a plane has a row too many", ON_RESIDENT_PAIRS, RESIDENT, "if (row >= rows) {",
+        "if (row > rows) {", (OUTSIDE_READ, OUTSIDE_WRITE, WRONG),
     ),
     Mutant("resident: lines do not follow each other", ON_RESIDENT, RESIDENT, "++line;", "", (RACE, WRONG, HANG)),
     Mutant(

@@ -129,20 +129,20 @@ class Resident(StencilAlgorithm[ResidentConfig]):
 
     @override
     def edge_cases(self, spec: StencilSpec, config: ResidentConfig) -> Iterator[Extents]:
-        """Several parts, the last of them short; arrays of a block's threads, and such as weights reach far beyond."""
+        """Several parts, the last of them short; more cells than threads; arrays that weights reach far beyond."""
         axes, along = len(spec.axes), config.along + len(spec.axes) - len(image_of(spec).axes)
         own = _LEAST_OWN
         lengths = (
-            (*edge_extents(own), COPY_THREADS + 1)
+            (*edge_extents(own), COPY_THREADS + 1, config.unroll * config.threads_per_block + 1)
             if config.steps
             else (5, config.threads_per_block + 1, 1, 2 * config.unroll + 1)
         )
         for place, length in enumerate(lengths):
-            shape = [(2, 3, 5)[(axis + place) % 3] for axis in range(axes)]
+            shape = [(2, 3, 5)[(axis + place) % 3] if place < 5 else 2 for axis in range(axes)]
             shape[along] = length
             if config.cells_across:
                 shape[_others(image_of(spec), config)[1] - len(image_of(spec).axes)] = config.cells_across
-            steps = (config.steps + 1, config.steps, 2 * config.steps, 3, 0)[place] if config.steps else place + 1
+            steps = (config.steps + 1, config.steps, 2 * config.steps, 3, 0, 2)[place] if config.steps else place + 1
             yield extents_of(spec, shape, steps, gap=place, out_gap=place % 3)
 
     def inputs(self, spec: StencilSpec, config: ResidentConfig) -> Mapping[str, object]:
