@@ -510,7 +510,8 @@ class Trace:
         """The number that an operator makes of two."""
         left, right = self.term(one), self.term(other)
         zero, unit = (right.operator == "number" and right.value == value for value in (0, 1))
-        if not right.real and ((zero and operator in "+-") or (unit and operator in ("*", "//"))):
+        same = (zero and operator in "+-") or (unit and (operator == "*" or (operator == "//" and not left.real)))
+        if not right.real and same:
             return Number(self, left)
         if left.operator == "number" and operator in "+*" and not left.real and left.value == (operator == "*"):
             return Number(self, right)

@@ -386,3 +386,11 @@ def test_problems_are_drawn_by_a_seed() -> None:
     one, same, other = ([*problems(family, spec, (2,), 20, seed)] for seed in (1, 1, 2))
     assert one == same != other
     assert all(isinstance(problem, Problem) for problem in one)
+
+
+def test_only_integers_divided_by_one_stay_what_they_are() -> None:
+    traced = trace.Trace()
+    whole, real = traced.variable("whole"), traced.variable("real", real=True)
+    assert (whole // 1).term is whole.term
+    assert (real // 1).term is not real.term
+    assert (real * 1).term is real.term
