@@ -38,6 +38,9 @@ ONE_BY_ONE = {
     "tiled stencil": "the cells of a tile come in a loop whose length is that of no unrolled one",
 }
 
+# NVRTC 13.0 unrolls the loop over the vectors of one row by itself, so that as much is in flight as of several rows.
+BOTH_UNROLLED = (("rows", "rows_at_once"),)
+
 
 def code(made: Variant, text: str | None = None) -> str:
     """The instructions of the main kernel, one a line."""
@@ -123,6 +126,7 @@ UNROLLED = [
     if field in {parameter.field for parameter in algorithm.config.parameters()}
     and name not in ONE_BY_ONE
     and f"{name} {family.name}" not in ONE_BY_ONE
+    and (name, field) not in BOTH_UNROLLED
 ]
 
 
