@@ -98,12 +98,12 @@ def choice(label: str, values: tuple[Value, ...], *, help: str) -> Any:
 
 def load_modifier(*values: LoadModifier) -> Any:
     """The tuning parameter `load_modifier`: the cache operator of the loads, its base first."""
-    return choice("ld", values, help="cache operator of the loads")
+    return choice("ld", values, help="cache operator of global loads")
 
 
 def store_modifier(*values: StoreModifier) -> Any:
     """The tuning parameter `store_modifier`: the cache operator of the stores, its base first."""
-    return choice("st", values, help="cache operator of the stores")
+    return choice("st", values, help="cache operator of global stores")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,8 +58,8 @@ class MineSpec(ShownSpec):
 class SimpleConfig(Config):
     """The tuning parameters of `simple`: the letters in a tag, all values, the one without tuning, the meaning."""
 
-    threads_per_block: int = tunable("tpb", (64, 128, 256), base=256, help="threads in a block")
-    unroll: int = tunable("u", (1, 2, 4), base=1, help="elements of each thread, a block's threads apart")
+    threads_per_block: int = tunable("tpb", (64, 128, 256), base=256, help="threads per block")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="elements per thread, threads_per_block apart")
 
 
 class Simple(Algorithm[MineSpec, SimpleConfig]):

@@ -24,7 +24,7 @@ MOST_ELEMENTS = 2**31
 class MineConfig(Config):
     """The tuning parameters: the letters in a tag, all values, the one without tuning, the meaning."""
 
-    threads_per_block: int = tunable("tpb", (64, 256, 1024), base=256, help="threads in the block")
+    threads_per_block: int = tunable("tpb", (64, 256, 1024), base=256, help="threads of the only block")
 
 
 class Mine(Algorithm[ReductionSpec, MineConfig]):

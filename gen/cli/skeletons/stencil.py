@@ -30,8 +30,8 @@ class Term:
 class MineConfig(Config):
     """The tuning parameters: the letters in a tag, all values, the one without tuning, the meaning."""
 
-    block_x: int = tunable("x", (32, 64), base=32, help="threads of a block along a row")
-    block_y: int = tunable("y", (2, 8), base=8, help="threads of a block down the rows")
+    block_x: int = tunable("x", (32, 64), base=32, help="threads of a block along a row (x)")
+    block_y: int = tunable("y", (2, 8), base=8, help="threads of a block down the rows (y)")
 
 
 class Mine(StencilAlgorithm[MineConfig]):

@@ -21,8 +21,8 @@ from gen.families.transpose.spec import TransposeSpec
 class MineConfig(Config):
     """The tuning parameters: the letters in a tag, all values, the one without tuning, the meaning."""
 
-    block_x: int = tunable("x", (16, 32, 64), base=32, help="threads of a block along a row of the input")
-    block_y: int = tunable("y", (4, 8), base=8, help="threads of a block across the rows")
+    block_x: int = tunable("x", (16, 32, 64), base=32, help="threads of a block along a row of the input (x)")
+    block_y: int = tunable("y", (4, 8), base=8, help="threads of a block across the rows (y)")
 
 
 class Mine(Algorithm[TransposeSpec, MineConfig]):

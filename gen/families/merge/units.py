@@ -32,7 +32,7 @@ class Partial:
 class UnitsConfig(Config):
     """How `units` divides results between blocks."""
 
-    threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads in a block")
+    threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads per block")
 
 
 class Units(Algorithm[MergeSpec, UnitsConfig]):

@@ -21,8 +21,8 @@ S = TypeVar("S", OffsetSpec, RecordSpec)
 class StreamConfig(Config):
     """How `offset` and `records` divide an array between blocks and threads."""
 
-    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=512, help="threads in a block")
-    unroll: int = tunable("u", (1, 2, 4, 8), base=1, help="elements or records of each thread, a block apart")
+    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=512, help="threads per block")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=1, help="elements or records per thread, threads_per_block apart")
 
 
 class Stream(Algorithm[S, StreamConfig]):
@@ -88,9 +88,9 @@ class Records(Stream[RecordSpec]):
 class TileConfig(Config):
     """How `tile` holds a tile in shared memory."""
 
-    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads in a block")
-    padding: int = tunable("p", (0, 1, 2), base=1, help="unused elements after each row of the tile")
-    dynamic: bool = choice("dyn", (False, True), help="its size is given when it is launched")
+    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads per block")
+    padding: int = tunable("p", (0, 1, 2), base=1, help="unused elements after each tile row, against bank conflicts")
+    dynamic: bool = choice("dyn", (False, True), help="dynamic shared memory: the launch gives its size")
 
 
 class Tile(Algorithm[TileSpec, TileConfig]):

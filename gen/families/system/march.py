@@ -37,14 +37,16 @@ _OTHER_REGISTERS = 48  # beside sums, cells around and vectors of other fields
 class MarchConfig(Config):
     """How large a block's part of a plane is, how many blocks share the planes, how many planes are on their way."""
 
-    block_x: int = tunable("x", (8, 16, 32), base=16, help="threads of a block along a row, a vector of cells each")
-    block_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads of a block down the rows")
-    rows: int = tunable("u", (1, 2, 4), base=1, help="rows of vectors that a thread computes")
-    blocks_per_sm: int = tunable("n", (1, 2, 3, 4), base=4, help="blocks that a multiprocessor holds at once")
-    waves: int = tunable(
-        "r", (1, 2, 3, 4, 6, 8), base=8, help="blocks that it computes one after the other in each place"
+    block_x: int = tunable("x", (8, 16, 32), base=16, help="threads of a block along a row (x), one vector each")
+    block_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads of a block down the rows (y)")
+    rows: int = tunable("u", (1, 2, 4), base=1, help="rows per thread in each plane; more need more registers")
+    blocks_per_sm: int = tunable(
+        "n", (1, 2, 3, 4), base=4, help="resident blocks per multiprocessor; more leave fewer registers per thread"
     )
-    ahead: int = tunable("s", (1, 2, 3), base=3, help="planes on their way to shared memory")
+    waves: int = tunable(
+        "r", (1, 2, 3, 4, 6, 8), base=8, help="waves of blocks in a launch; with more, a block gets fewer planes"
+    )
+    ahead: int = tunable("s", (1, 2, 3), base=3, help="planes in flight to shared memory; more need more of it")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
     def illegal(self) -> str | None:

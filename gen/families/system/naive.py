@@ -22,8 +22,8 @@ from gen.families.system.text import inputs_of
 class NaiveConfig(Config):
     """How `naive` lays threads over the cells."""
 
-    block_x: int = tunable("x", (32, 64, 128, 256), base=64, help="threads of a block along a row")
-    block_y: int = tunable("y", (1, 2, 4, 8), base=4, help="threads of a block down the rows")
+    block_x: int = tunable("x", (32, 64, 128, 256), base=64, help="threads of a block along a row (x)")
+    block_y: int = tunable("y", (1, 2, 4, 8), base=4, help="threads of a block down the rows (y)")
 
     def illegal(self) -> str | None:
         """A block can have at most 1024 threads."""

@@ -61,12 +61,14 @@ class ColumnsConfig(Config):
     """How `columns` divides columns and rows between threads and blocks."""
 
     columns_x: int = tunable(
-        "x", (16, 32, 64, 128), base=32, help="threads side by side, each with a vector of columns"
+        "x", (16, 32, 64, 128), base=32, help="threads along a row (x), one vector of columns each"
     )
-    rows_y: int = tunable("y", (1, 4, 8, 16, 32), base=8, help="threads one below the other")
-    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
-    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
-    blocks_per_sm: int = tunable("bpm", (2, 4, 8), base=4, help="most blocks for each multiprocessor that share strips")
+    rows_y: int = tunable("y", (1, 4, 8, 16, 32), base=8, help="threads per column, down the rows (y)")
+    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads in flight per thread")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes per vector load")
+    blocks_per_sm: int = tunable(
+        "bpm", (2, 4, 8), base=4, help="most blocks per multiprocessor; more split each strip further"
+    )
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
     combine: Combine = choice("", SHARED, help=COMBINE_HELP)
 
@@ -203,10 +205,10 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
 class StreamConfig(Config):
     """How `stream` divides the array between threads and blocks."""
 
-    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads in a block")
-    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
-    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
-    blocks_per_sm: int = tunable("bpm", (1, 2, 4, 8), base=4, help="most blocks for each multiprocessor")
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads per block")
+    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads in flight per thread")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes per vector load")
+    blocks_per_sm: int = tunable("bpm", (1, 2, 4, 8), base=4, help="most blocks per multiprocessor")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
     combine: Combine = choice("", (Combine.TICKET, Combine.FLAGS), help=COMBINE_HELP)
 

@@ -49,7 +49,7 @@ SHARED = (Combine.TICKET, Combine.FLAGS, Combine.SECOND_PASS)
 """The strategies of blocks that share results."""
 
 
-COMBINE_HELP = "how the partial results of blocks that share a result are combined"
+COMBINE_HELP = "how blocks that share a result combine their partial results"
 
 
 class ReductionAlgorithm(Algorithm[ReductionSpec, C]):

@@ -107,10 +107,12 @@ def _taken(
 class FlatColumnsConfig(Config):
     """How `flat_columns` divides results and their elements between threads and blocks."""
 
-    axes: int = tunable("a", (1, 2, MOST_GROUPS), base=1, help="kept and reduced axes, each; 1: matrices of columns")
-    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads in a block")
-    columns: int = tunable("c", (32, 128, 512), base=32, help="most results of a block")
-    unroll: int = tunable("u", (2, 4, 8, 16), base=8, help="loads each thread has in flight")
+    axes: int = tunable(
+        "a", (1, 2, MOST_GROUPS), base=1, help="most kept and most reduced axes; 1: columns of a matrix"
+    )
+    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads per block")
+    columns: int = tunable("c", (32, 128, 512), base=32, help="most results per block")
+    unroll: int = tunable("u", (2, 4, 8, 16), base=8, help="loads in flight per thread")
     combine: Combine = choice("", (Combine.FLAGS, Combine.TICKET, Combine.ALONE), help=COMBINE_HELP)
 
     def illegal(self) -> str | None:
@@ -263,10 +265,10 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
 class FlatRowsConfig(Config):
     """How `flat_rows` divides results between threads."""
 
-    axes: int = tunable("a", (1, 2, MOST_GROUPS), base=1, help="kept and reduced axes, each; 1: rows")
-    group: int = tunable("g", (8, WARP, 256, 1024), base=WARP, help="threads that share a result")
-    unroll: int = tunable("u", (2, 4, 8), base=4, help="loads each thread has in flight")
-    vec_bytes: int = choice("v", (0, 4, 8, 16), help="bytes of one vector load, where rows are aligned; 0: elements")
+    axes: int = tunable("a", (1, 2, MOST_GROUPS), base=1, help="most kept and most reduced axes; 1: rows")
+    group: int = tunable("g", (8, WARP, 256, 1024), base=WARP, help="threads per result")
+    unroll: int = tunable("u", (2, 4, 8), base=4, help="loads in flight per thread")
+    vec_bytes: int = choice("v", (0, 4, 8, 16), help="bytes per vector load of aligned rows; 0: single elements")
 
     def illegal(self) -> str | None:
         """Vectors are for rows between others."""

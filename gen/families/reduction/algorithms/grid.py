@@ -53,14 +53,14 @@ MOST_OF_CLUSTERED_THREAD = 256
 class SharingConfig(Config):
     """How rows are divided between blocks and threads."""
 
-    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads in a block")
-    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
-    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    threads_per_block: int = tunable("tpb", (128, 256, 512, 1024), base=256, help="threads per block")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads in flight per thread")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes per vector load")
     blocks_per_sm: int = tunable(
         "bpm",
         (1, 2, 4, 8, SEVERAL_WAVES),
         base=2,
-        help=f"most blocks for each multiprocessor; {SEVERAL_WAVES}: several times what it holds",
+        help=f"most blocks per multiprocessor; {SEVERAL_WAVES}: several waves of blocks",
     )
 
 
@@ -184,8 +184,8 @@ class Grid(Sharing[GridConfig]):
 class FlagsConfig(SharingConfig):
     """How `flags` divides the array between blocks and threads: no more blocks than the device holds at once."""
 
-    vec_bytes: int = tunable("v", (8, 16), base=16, help="bytes of one vector load")
-    blocks_per_sm: int = tunable("bpm", (1, 2, 4, 8), base=2, help="most blocks for each multiprocessor")
+    vec_bytes: int = tunable("v", (8, 16), base=16, help="bytes per vector load")
+    blocks_per_sm: int = tunable("bpm", (1, 2, 4, 8), base=2, help="most blocks per multiprocessor")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
 
     def illegal(self) -> str | None:
@@ -223,13 +223,13 @@ class Flags(Sharing[FlagsConfig]):
 class ClusterConfig(SharingConfig):
     """How `cluster` divides rows between clusters, blocks and threads."""
 
-    threads_per_block: int = tunable("tpb", (256, 512, 1024), base=512, help="threads in a block")
-    unroll: int = tunable("u", (2, 4, 8), base=2, help="vector loads each thread has in flight")
-    vec_bytes: int = tunable("v", (8, 16), base=16, help="bytes of one vector load")
+    threads_per_block: int = tunable("tpb", (256, 512, 1024), base=512, help="threads per block")
+    unroll: int = tunable("u", (2, 4, 8), base=2, help="vector loads in flight per thread")
+    vec_bytes: int = tunable("v", (8, 16), base=16, help="bytes per vector load")
     blocks_per_sm: int = tunable(
-        "bpm", (ALONE, 1, 2), base=ALONE, help=f"most blocks for each multiprocessor; {ALONE}: a row has one cluster"
+        "bpm", (ALONE, 1, 2), base=ALONE, help=f"most blocks per multiprocessor; {ALONE}: one cluster per row"
     )
-    blocks_per_cluster: int = tunable("c", (2, 4, LARGEST_CLUSTER), base=LARGEST_CLUSTER, help="blocks in a cluster")
+    blocks_per_cluster: int = tunable("c", (2, 4, LARGEST_CLUSTER), base=LARGEST_CLUSTER, help="blocks per cluster")
 
     def unsearched(self) -> str | None:
         """Narrow vectors spread a small array over more threads; several clusters serve long rows."""
@@ -339,9 +339,11 @@ class Cluster(Sharing[ClusterConfig]):
 class StridedConfig(Config):
     """How `strided` divides the elements of a result between threads and blocks."""
 
-    threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads in a block")
-    unroll: int = tunable("u", (1, 4, 8), base=4, help="loads each thread has in flight")
-    blocks_per_sm: int = tunable("bpm", (4, 8), base=8, help="most blocks for each multiprocessor that share results")
+    threads_per_block: int = tunable("tpb", (64, 128, 256), base=128, help="threads per block")
+    unroll: int = tunable("u", (1, 4, 8), base=4, help="loads in flight per thread")
+    blocks_per_sm: int = tunable(
+        "bpm", (4, 8), base=8, help="most blocks per multiprocessor; more split each result further"
+    )
     combine: Combine = choice("", (Combine.TICKET, Combine.SECOND_PASS), help=COMBINE_HELP)
 
 

@@ -33,7 +33,7 @@ MOST_BLOCKS = 2**15
 class ShareConfig(Config):
     """How one block reduces its share, an element for each thread."""
 
-    threads_per_block: int = tunable("tpb", (64, 128, 256, 512, 1024), base=128, help="threads in a block")
+    threads_per_block: int = tunable("tpb", (64, 128, 256, 512, 1024), base=128, help="threads per block")
 
     @property
     def folded(self) -> int:
@@ -45,7 +45,7 @@ class ShareConfig(Config):
 class BlocksConfig(ShareConfig):
     """The same, and of several data blocks: the two parameters of the literature's kernels."""
 
-    unroll: int = tunable("u", (1, 2, 4, 8, 16), base=1, help="data blocks that a block folds into one first")
+    unroll: int = tunable("u", (1, 2, 4, 8, 16), base=1, help="chunks of threads_per_block elements added up first")
 
     @property
     def folded(self) -> int:
@@ -179,9 +179,9 @@ class Loop(Enum):
 class TreeConfig(BlocksConfig):
     """How a block goes down its tree."""
 
-    unroll: int = tunable("u", (1, 2, 4, 8), base=1, help="data blocks that a block folds into one first")
-    pairs: Pairs = tunable("", tuple(Pairs), base=Pairs.INTERLEAVED, help="which elements a step adds to each other")
-    memory: Memory = tunable("", tuple(Memory), base=Memory.SHARED, help="where sums lie: global or shared memory")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=1, help="chunks of threads_per_block elements added up first")
+    pairs: Pairs = tunable("", tuple(Pairs), base=Pairs.INTERLEAVED, help="which pairs of elements a step adds")
+    memory: Memory = tunable("", tuple(Memory), base=Memory.SHARED, help="memory of the partial sums: global or shared")
     loop: Loop = tunable("", tuple(Loop), base=Loop.FIXED, help="steps in a loop, or the last or all of them unrolled")
 
     def illegal(self) -> str | None:
@@ -234,9 +234,14 @@ class Children(Enum):
 class NestedConfig(ShareConfig):
     """How the steps follow each other."""
 
-    threads_per_block: int = tunable("tpb", (64, 128, 256, 512, 1024), base=512, help="elements that a block adds up")
+    threads_per_block: int = tunable(
+        "tpb", (64, 128, 256, 512, 1024), base=512, help="threads per block, one element each"
+    )
     children: Children = tunable(
-        "", tuple(Children), base=Children.WHOLE, help="who launches the next step: each block, or the first for all"
+        "",
+        tuple(Children),
+        base=Children.WHOLE,
+        help="which block launches the next step: every block, or the first for all",
     )
 
 

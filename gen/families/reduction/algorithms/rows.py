@@ -42,11 +42,11 @@ MOST_OF_BLOCK = 2**20
 class RowsConfig(Config):
     """How `rows` divides rows between threads."""
 
-    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads in a block")
-    group: int = tunable("g", (1, 2, 4, 8, 16, 32, 128, 256, 512), base=8, help="threads that share a row")
-    rows_at_once: int = choice("r", (1, 2, 4), help="rows that such threads read at once")
-    unroll: int = tunable("u", (1, 2, 4, 8), base=2, help="vector loads of a row each thread has in flight")
-    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads per block")
+    group: int = tunable("g", (1, 2, 4, 8, 16, 32, 128, 256, 512), base=8, help="threads per row")
+    rows_at_once: int = choice("r", (1, 2, 4), help="rows that these threads read at once")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=2, help="vector loads of a row in flight per thread")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes per vector load")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
 
     def illegal(self) -> str | None:
@@ -173,9 +173,9 @@ FEWER_OF_SHORT_ROWS = 50
 class ShortRowsConfig(Config):
     """How long rows are, and how `short_rows` divides them between threads."""
 
-    length: int = tunable("n", tuple(range(1, MOST_OF_SHORT_ROW + 1)), base=4, help="elements of a row")
-    rows_at_once: int = tunable("r", (1, 2, 4, 8), base=4, help="rows each thread reads at once")
-    threads_per_block: int = tunable("tpb", (128, 256), base=256, help="threads in a block")
+    length: int = tunable("n", tuple(range(1, MOST_OF_SHORT_ROW + 1)), base=4, help="elements per row")
+    rows_at_once: int = tunable("r", (1, 2, 4, 8), base=4, help="rows that a thread reads at once")
+    threads_per_block: int = tunable("tpb", (128, 256), base=256, help="threads per block")
 
     def unsearched(self) -> str | None:
         """What is loaded stays in registers."""
@@ -295,10 +295,12 @@ _EVERY_WAY = f"{_WORDS[BlockReduce.SHUFFLES]}, {_WORDS[BlockReduce.SUMS]}, or {_
 class SingleConfig(Config):
     """How the threads of the block divide the array."""
 
-    threads_per_block: int = tunable("tpb", (32, 64, 128, 256, 512, 1024), base=256, help="threads in the block")
-    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads each thread has in flight")
-    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
-    block_reduce: BlockReduce = choice("", tuple(BlockReduce), help="how the threads of the block combine their states")
+    threads_per_block: int = tunable("tpb", (32, 64, 128, 256, 512, 1024), base=256, help="threads of the only block")
+    unroll: int = tunable("u", (1, 2, 4, 8), base=4, help="vector loads in flight per thread")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes per vector load")
+    block_reduce: BlockReduce = choice(
+        "", tuple(BlockReduce), help="how a block's threads combine their partial results"
+    )
 
 
 class Single(ReductionAlgorithm[SingleConfig]):

@@ -47,7 +47,7 @@ MERGE_INSTRUCTIONS, END_INSTRUCTIONS = 100, 12
 MULTI_ROWS_INSTRUCTIONS = {64: (35, 600), 32: (25, 350)}
 MULTI_COLUMNS_INSTRUCTIONS = {64: (25, 500), 32: (13, 250)}
 """From row to row over several axes, and to find the first place and the way by quotients, for bits of an index."""
-_INDEX_HELP = "bits of an element's number"
+_INDEX_HELP = "bits of element indices; 32: for small arrays only"
 _FEW_WIDE = "indices of 64 bits are for the largest arrays, and go with unroll 4"
 _FEW_ROWS_Y = 16  # threads below each other: an edge case is not too large for more blocks than these
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
@@ -84,13 +84,16 @@ def _ends(length: int, items: int) -> int:
 class MultiRowsConfig(Config):
     """How `multi_rows` divides the rows of a result between threads and blocks."""
 
-    group: int = tunable("g", (8, WARP, THREADS_PER_BLOCK), base=THREADS_PER_BLOCK, help="threads that share a result")
-    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
-    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    group: int = tunable("g", (8, WARP, THREADS_PER_BLOCK), base=THREADS_PER_BLOCK, help="threads per result")
+    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads in flight per thread")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes per vector load")
     blocks_per_sm: int = tunable(
-        "bpm", (4, BLOCKS_PER_SM), base=BLOCKS_PER_SM, help="most blocks for each multiprocessor that share results"
+        "bpm",
+        (4, BLOCKS_PER_SM),
+        base=BLOCKS_PER_SM,
+        help="most blocks per multiprocessor; more split each result further",
     )
-    tiles: bool = choice("tiles", (False, True), help="each row in tiles of the block, from its own first vector on")
+    tiles: bool = choice("tiles", (False, True), help="read each row in tiles of one block's vectors, for long rows")
     index_bits: int = choice("i", (64, 32), help=_INDEX_HELP)
 
     def illegal(self) -> str | None:
@@ -296,11 +299,11 @@ class MultiColumnsConfig(Config):
     """How `multi_columns` divides columns and rows between threads and blocks."""
 
     columns_x: int = tunable(
-        "x", (2, 4, 8, 16, 32, 64, 128), base=32, help="threads side by side, each with some columns"
+        "x", (2, 4, 8, 16, 32, 64, 128), base=32, help="threads along a row (x), one vector of columns each"
     )
-    rows_y: int = tunable("y", (1, 4, 8, 16, 32, 64), base=8, help="threads one below the other")
-    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads each thread has in flight")
-    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of one vector load")
+    rows_y: int = tunable("y", (1, 4, 8, 16, 32, 64), base=8, help="threads per column, down the rows (y)")
+    unroll: int = tunable("u", (2, 4, 8), base=4, help="vector loads in flight per thread")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes per vector load")
     index_bits: int = choice("i", (64, 32), help=_INDEX_HELP)
 
     def illegal(self) -> str | None:

@@ -82,15 +82,17 @@ _MAX_TERMS_OF_LANE = 2048  # of a plane, all written out: more, and the loop lea
 class MarchConfig(Config):
     """How large a block's part of a plane is, how many blocks share the planes, how many planes are on their way."""
 
-    warps: int = tunable("w", (4, 8, 12, 16), base=8, help="warps of a block, down the rows")
-    warps_across: int = tunable("x", (1, 2, 4), base=1, off=1, help="warps of a block, along the rows")
-    rows: int = tunable("u", (1, 2, 3, 4), base=2, help="rows of cells that a warp computes")
-    blocks_per_sm: int = tunable("n", (1, 2, 3, 4), base=2, help="blocks that a multiprocessor holds at once")
-    waves: int = tunable(
-        "r", (1, 2, 3, 4, 5, 6, 8), base=2, help="blocks that it computes one after the other in each place"
+    warps: int = tunable("w", (4, 8, 12, 16), base=8, help="warps of a block down the rows (y)")
+    warps_across: int = tunable("x", (1, 2, 4), base=1, off=1, help="warps of a block along a row (x)")
+    rows: int = tunable("u", (1, 2, 3, 4), base=2, help="rows per warp in each plane; more need more registers")
+    blocks_per_sm: int = tunable(
+        "n", (1, 2, 3, 4), base=2, help="resident blocks per multiprocessor; more leave fewer registers per thread"
     )
-    ring: int = tunable("s", (2, 3, 4, 6), base=3, help="planes in shared memory")
-    steps: int = tunable("t", (1, 2, 3, 4), base=1, off=1, help="steps that a launch fuses")
+    waves: int = tunable(
+        "r", (1, 2, 3, 4, 5, 6, 8), base=2, help="waves of blocks in a launch; with more, a block gets fewer planes"
+    )
+    ring: int = tunable("s", (2, 3, 4, 6), base=3, help="planes in shared memory; a larger ring loads further ahead")
+    steps: int = tunable("t", (1, 2, 3, 4), base=1, off=1, help="time steps fused per launch")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
     @property

@@ -57,9 +57,9 @@ _CLOCKS_OF_ONE_WARP = 1.5  # for an instruction of a warp that has a scheduler f
 class OverlappedConfig(Config):
     """How long a segment is, how many a block has, and how many steps a launch fuses."""
 
-    vectors: int = tunable("v", (2, 4, 8, 16), base=8, help="vectors of 16 bytes next to each other in a lane")
-    warps: int = tunable("w", (2, 4, 8), base=4, help="warps of a block, each with a segment of its own")
-    steps: int = tunable("t", (4, 8, 16, 24, 48), base=8, help="steps that a launch fuses")
+    vectors: int = tunable("v", (2, 4, 8, 16), base=8, help="consecutive 16-byte vectors per lane")
+    warps: int = tunable("w", (2, 4, 8), base=4, help="warps per block, one segment of the line each")
+    steps: int = tunable("t", (4, 8, 16, 24, 48), base=8, help="time steps fused per launch; more need a wider halo")
 
     def illegal(self) -> str | None:
         """The segments must fit in static shared memory."""

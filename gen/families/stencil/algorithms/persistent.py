@@ -47,10 +47,12 @@ _MOST_SHARED_BYTES = 227 << 10  # of a block, on any device
 class PersistentConfig(Config):
     """The tile of a block, and how many steps it computes without its neighbours."""
 
-    cells: int = tunable("c", (4, 8), base=8, help="cells of a lane, next to each other in a row")
-    rows: int = tunable("y", (2, 4, 8, 10, 14, 18, 20), base=8, help="rows of a warp")
-    warps: int = tunable("w", (4, 8, 12, 16), base=8, help="warps of a block, one below the other")
-    steps: int = tunable("t", (2, 3, 4, 6, 8, 12, 16), base=4, help="steps between two exchanges of halos")
+    cells: int = tunable("c", (4, 8), base=8, help="consecutive cells of a row per lane")
+    rows: int = tunable("y", (2, 4, 8, 10, 14, 18, 20), base=8, help="rows per warp")
+    warps: int = tunable("w", (4, 8, 12, 16), base=8, help="warps per block, down the rows")
+    steps: int = tunable(
+        "t", (2, 3, 4, 6, 8, 12, 16), base=4, help="time steps between halo exchanges; more need a wider halo"
+    )
 
     @property
     def threads_per_block(self) -> int:
@@ -124,7 +126,7 @@ class Persistent(StencilAlgorithm[PersistentConfig]):
         if 4 * halo.rows >= config.tile_rows or 6 * halo.lanes >= WARP:
             return f"{config.steps} steps use up {halo.rows} rows and {halo.lanes} lanes on each side of a tile"
         for held, what, far, ends in (
-            (config.rows, "rows of a warp", max(reach.up, reach.down, rim.up, rim.down), spec.ends[0]),
+            (config.rows, "rows per warp", max(reach.up, reach.down, rim.up, rim.down), spec.ends[0]),
             (config.cells, "cells of a lane", max(reach.side, rim.left, rim.right), spec.ends[1]),
         ):
             if far + ("mirror" in ends) > held:  # of a mirror image the first cell is the second inside

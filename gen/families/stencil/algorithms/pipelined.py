@@ -64,13 +64,15 @@ _LINE_BYTES = 128
 class PipelinedConfig(Config):
     """How many columns a block has, how its warps share the steps, and how they hand rows on."""
 
-    vectors: int = tunable("v", (2, 4), base=4, help="vectors of 16 bytes next to each other in a lane")
-    warps: int = tunable("w", (2, 4, 8), base=4, help="warps of a block, which share the steps")
-    levels: int = tunable("l", (1, 2, 4), base=4, help="steps of a warp")
-    rows: int = tunable("u", (1, 2, 4), base=2, help="rows from one barrier to the next")
-    turns_ahead: int = tunable("a", (2, 4), base=4, help="turns of these whose rows are on their way to the first warp")
-    waves: int = tunable("n", (1, 3, 6), base=6, help="blocks that a multiprocessor gets, over those it holds")
-    blocks_per_sm: int = tunable("r", (2, 4), base=2, help="blocks that registers must suffice for")
+    vectors: int = tunable("v", (2, 4), base=4, help="consecutive 16-byte vectors per lane")
+    warps: int = tunable("w", (2, 4, 8), base=4, help="warps per block; each computes other time steps of a launch")
+    levels: int = tunable("l", (1, 2, 4), base=4, help="time steps per warp; a launch fuses warps x levels")
+    rows: int = tunable("u", (1, 2, 4), base=2, help="rows between two barriers")
+    turns_ahead: int = tunable("a", (2, 4), base=4, help="rows loaded ahead from global memory, as a multiple of rows")
+    waves: int = tunable("n", (1, 3, 6), base=6, help="waves of blocks in a launch; with more, a block gets fewer rows")
+    blocks_per_sm: int = tunable(
+        "r", (2, 4), base=2, help="resident blocks per multiprocessor; more leave fewer registers per thread"
+    )
 
     @property
     def steps(self) -> int:

@@ -56,12 +56,12 @@ _FEW_STEPS = 4
 class ResidentConfig(Config):
     """Along which axis blocks share an array, how many steps a launch takes, and how threads share a block's cells."""
 
-    along: int = tunable("a", (0, 1, 2), base=0, help="axis that blocks share, from the slowest; others lie whole")
-    threads_per_block: int = tunable("tpb", (256, 512, 1024), base=512, help="threads of a block")
-    unroll: int = tunable("u", (1, 3, 5), base=3, help="cells of a thread, next to each other along the axis")
-    steps: int = choice("t", (0, 2, 4, 8, 16), help="steps that a launch fuses; 0: all, where a block has all")
-    blocks_per_sm: int = choice("n", (1, 2), help="blocks of a multiprocessor, which share its memory")
-    cells_across: int = choice("c", (0, 1, 2, 3, 4), help="cells along the last other axis; 0: any number")
+    along: int = tunable("a", (0, 1, 2), base=0, help="axis that is divided among blocks; 0: the slowest")
+    threads_per_block: int = tunable("tpb", (256, 512, 1024), base=512, help="threads per block")
+    unroll: int = tunable("u", (1, 3, 5), base=3, help="consecutive cells per thread along the divided axis")
+    steps: int = choice("t", (0, 2, 4, 8, 16), help="time steps fused per launch; 0: all of them, in one block")
+    blocks_per_sm: int = choice("n", (1, 2), help="resident blocks per multiprocessor, which share its shared memory")
+    cells_across: int = choice("c", (0, 1, 2, 3, 4), help="fixed extent of the fastest undivided axis; 0: any extent")
 
     def illegal(self) -> str | None:
         """One block that has all cells may take all memory."""

@@ -62,9 +62,9 @@ _MOST_TERMS_OF_LANE = 2048  # of a lane, all written out: more, and the code lea
 class ShiftedConfig(Config):
     """How many rows a lane computes, and how lanes lie over the cells."""
 
-    rows: int = tunable("u", (2, 4, 8, 16), base=4, help="rows of cells that a lane computes")
-    lanes: int = tunable("l", (8, 16, 32), base=32, help="lanes side by side along a row")
-    warps: int = tunable("w", (2, 4, 8), base=4, help="warps of a block, all down the rows")
+    rows: int = tunable("u", (2, 4, 8, 16), base=4, help="rows per lane; more need more registers")
+    lanes: int = tunable("l", (8, 16, 32), base=32, help="lanes along a row; the others of a warp compute other rows")
+    warps: int = tunable("w", (2, 4, 8), base=4, help="warps per block, down the rows")
 
 
 class Shifted(StencilAlgorithm[ShiftedConfig]):

@@ -54,8 +54,8 @@ _BANK_BYTES = 128  # that all banks of a first-level cache deliver at once
 class StackedConfig(Config):
     """How high a stack is, and how many threads a block has."""
 
-    threads_per_block: int = tunable("tpb", (128, 256), base=128, help="threads of a block")
-    unroll: int = tunable("u", (1, 2, 4, 7), base=4, help="cells of a stack")
+    threads_per_block: int = tunable("tpb", (128, 256), base=128, help="threads per block")
+    unroll: int = tunable("u", (1, 2, 4, 7), base=4, help="cells per thread, in as many consecutive planes (2D: rows)")
 
 
 class Stacked(StencilAlgorithm[StackedConfig]):

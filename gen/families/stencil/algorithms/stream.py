@@ -60,9 +60,9 @@ _MAX_TERMS_OF_LANE = 4096  # of a lane, all written out: more, and the code leav
 class StreamConfig(Config):
     """How many rows a warp computes, and how the warps of a block lie over the cells."""
 
-    rows: int = tunable("u", (2, 4, 8, 16), base=4, help="rows of cells that a warp computes")
-    warps_across: int = tunable("x", (1, 2, 4), base=2, help="warps of a block along a row")
-    warps_down: int = tunable("y", (2, 4, 8), base=4, help="warps of a block down the rows")
+    rows: int = tunable("u", (2, 4, 8, 16), base=4, help="rows per warp; more need more registers")
+    warps_across: int = tunable("x", (1, 2, 4), base=2, help="warps of a block along a row (x)")
+    warps_down: int = tunable("y", (2, 4, 8), base=4, help="warps of a block down the rows (y)")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
     def illegal(self) -> str | None:

@@ -66,10 +66,12 @@ END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as lo
 class TemporalConfig(Config):
     """How many columns a warp has, how many warps fit on a multiprocessor, and how many steps a launch fuses."""
 
-    vectors: int = tunable("v", (1, 2), base=1, help="vectors of 16 bytes next to each other in a lane")
-    warps_per_sm: int = tunable("r", (8, 12, 16, 24), base=8, help="warps that registers must suffice for")
-    waves: int = tunable("n", (1, 2, 3), base=1, help="blocks that a multiprocessor gets, over those it holds")
-    steps: int = tunable("t", (2, 4, 6, 8, 12, 16), base=4, help="steps that a launch fuses")
+    vectors: int = tunable("v", (1, 2), base=1, help="consecutive 16-byte vectors per lane")
+    warps_per_sm: int = tunable(
+        "r", (8, 12, 16, 24), base=8, help="resident warps per multiprocessor; more leave fewer registers per thread"
+    )
+    waves: int = tunable("n", (1, 2, 3), base=1, help="waves of blocks in a launch; with more, a block gets fewer rows")
+    steps: int = tunable("t", (2, 4, 6, 8, 12, 16), base=4, help="time steps fused per launch; more need a wider halo")
 
     @property
     def blocks_per_sm(self) -> int:

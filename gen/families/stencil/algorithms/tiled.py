@@ -50,19 +50,19 @@ _MAX_INNER_TERMS = 64  # of a thread in three axes, to be written out twice: ins
 _PLACES_OF_32_BITS = 2**31  # those outside, of neighbours, counted too
 _OTHER_INSTRUCTIONS = 30  # of a thread, before its first load and after its last
 _OF_SHORT_ROW = 0.5  # lines that a request touches for each of its rows
-_WEIGHTS_HELP = "where the kernel finds its weights"
+_WEIGHTS_HELP = "memory of the weights: literals in the code, global or constant memory"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NaiveConfig(Config):
     """How `naive` lays threads over the cells."""
 
-    block_x: int = tunable("x", (2, 4, 8, 32, 64, 128), base=32, help="threads of a block along a row")
-    block_y: int = tunable("y", (2, 4, 8, 32), base=8, help="threads of a block down the rows")
-    unroll: int = tunable("u", (1, 2, 4), base=1, help="rows of cells each thread computes, one below the other")
+    block_x: int = tunable("x", (2, 4, 8, 32, 64, 128), base=32, help="threads of a block along a row (x)")
+    block_y: int = tunable("y", (2, 4, 8, 32), base=8, help="threads of a block down the rows (y)")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="consecutive rows per thread")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CG)
     coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
-    index_bits: int = choice("i", (64, 32), help="bits of an element's place; 32: for two and three axes")
+    index_bits: int = choice("i", (64, 32), help="bits of element indices; 32: for small arrays only")
 
     def illegal(self) -> str | None:
         """A block can have at most 1024 threads."""
@@ -91,9 +91,9 @@ class NaiveConfig(Config):
 class TiledConfig(Config):
     """How large a tile is."""
 
-    block_x: int = tunable("x", (32, 64, 128), base=32, help="threads of a block along a row, and columns of a tile")
-    block_y: int = tunable("y", (1, 4, 8), base=8, help="threads of a block down the rows")
-    unroll: int = tunable("u", (1, 4), base=1, help="cells that each thread computes")
+    block_x: int = tunable("x", (32, 64, 128), base=32, help="threads of a block along a row (x); columns of a tile")
+    block_y: int = tunable("y", (1, 4, 8), base=8, help="threads of a block down the rows (y)")
+    unroll: int = tunable("u", (1, 4), base=1, help="cells per thread")
     coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
 
     def unsearched(self) -> str | None:
@@ -107,8 +107,8 @@ class TiledConfig(Config):
 class QueuedConfig(Config):
     """How wide and how high a block's cells are."""
 
-    block_x: int = tunable("x", (32, 64, 128, 256), base=128, help="threads of a block, next to each other")
-    rows: int = tunable("u", (16, 64, 256), base=64, help="rows that a block goes down")
+    block_x: int = tunable("x", (32, 64, 128, 256), base=128, help="threads per block, along a row")
+    rows: int = tunable("u", (16, 64, 256), base=64, help="rows that a block computes one after another")
     coefficients: Coefficients = choice("w", tuple(Coefficients), help=_WEIGHTS_HELP)
 
     def unsearched(self) -> str | None:

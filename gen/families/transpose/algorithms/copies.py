@@ -37,9 +37,9 @@ from gen.families.transpose.spec import TransposeSpec
 class RowCopyConfig(Config):
     """How `row_copy` lays threads over the runs."""
 
-    lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads along a run")
-    threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads of a block")
-    unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors of each thread")
+    lanes: int = tunable("x", (4, 16, 64, 256), base=64, help="threads per run of consecutive elements")
+    threads_per_block: int = tunable("tpb", (256, 512), base=256, help="threads per block")
+    unroll: int = tunable("u", (1, 2, 4), base=2, help="vectors per thread")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
 
@@ -143,12 +143,12 @@ _VECTOR_INDICES = 2**32  # vectors are counted in 32 bits
 class FlatCopyConfig(Config):
     """How `flat_copy` lays threads over vectors."""
 
-    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
-    unroll: int = tunable("u", (1, 2, 4), base=1, help="vectors of each thread")
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads per block")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="vectors per thread")
     even: bool = choice(
         "even",
         (False, True),
-        help="a block's threads copy whole runs of a power of two of vectors, which are found by shifts",
+        help="runs are 2^k vectors, and a block copies whole runs: shifts replace divisions",
     )
     load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)

@@ -39,9 +39,9 @@ _OF_AXIS = 4.5  # slots of a division, and of the step along an axis
 class GatherConfig(Config):
     """How `gather` lays threads over the output."""
 
-    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
-    unroll: int = tunable("u", (1, 2, 4), base=1, help="elements, or vectors, of each thread, a block's threads apart")
-    vec_bytes: int = choice("v", (0, 4, 8, 16), help="bytes of a store, whose elements lie in two rows at most; 0: one")
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads per block")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="elements or vectors per thread, threads_per_block apart")
+    vec_bytes: int = choice("v", (0, 4, 8, 16), help="bytes per vector store; 0: single elements")
 
 
 class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):

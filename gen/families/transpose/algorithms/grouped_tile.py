@@ -102,17 +102,20 @@ class GroupedTileConfig(Config):
     """How `grouped_tile` cuts and moves its tiles."""
 
     axes: int = tunable(
-        "a", tuple(range(2, MAX_AXES + 1)), base=2, help="axes at most, neighbours that stay neighbours taken as one"
+        "a", tuple(range(2, MAX_AXES + 1)), base=2, help="most axes, after axes that stay adjacent are merged"
     )
-    vec_bytes: int = tunable("v", (1, 2, 4, 8, 16), base=16, help="bytes of a load and of a store")
-    vectors_across: int = tunable("x", (8, 16, 32, 64, 128), base=16, help="vectors across a tile")
-    vectors_down: int = tunable("y", (8, 16, 32, 64, 128), base=16, help="vectors down a tile")
-    unroll: int = tunable("u", (1, 2, 4, 8, 16), base=1, help="squares of elements of each thread, vectors both ways")
+    vec_bytes: int = tunable("v", (1, 2, 4, 8, 16), base=16, help="bytes per vector load and store")
+    vectors_across: int = tunable("x", (8, 16, 32, 64, 128), base=16, help="width of a tile, in vectors")
+    vectors_down: int = tunable("y", (8, 16, 32, 64, 128), base=16, help="height of a tile, in vectors of the output")
+    unroll: int = tunable("u", (1, 2, 4, 8, 16), base=1, help="squares per thread, each a vector wide and high")
     block_order: Order = tunable(
-        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+        "o",
+        (Order.COL, Order.ROW),
+        base=Order.COL,
+        help="order of blocks: along rows of the input (row) or the output (col)",
     )
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
-    index_bits: int = choice("i", (64, 32), help="bits of an element's place in its rows and columns")
+    index_bits: int = choice("i", (64, 32), help="bits of element indices; 32: for small arrays only")
 
     @property
     def threads_per_block(self) -> int:

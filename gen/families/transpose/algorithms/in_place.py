@@ -22,9 +22,11 @@ _OTHER_REGISTERS = 32  # about so many of a thread, beside its two squares
 class SwapTileConfig(Config):
     """How `swap_tile` cuts and moves its tiles."""
 
-    vec_bytes: int = tunable("v", (1, 2, 4, 8, 16), base=16, help="bytes of a load and of a store")
-    lanes: int = tunable("x", (8, 16, 32), base=16, help="vectors across a tile, and down it")
-    strips: int = tunable("s", (1, 2, 4, 8), base=1, help="strips of a tile, which a thread moves one after another")
+    vec_bytes: int = tunable("v", (1, 2, 4, 8, 16), base=16, help="bytes per vector load and store")
+    lanes: int = tunable("x", (8, 16, 32), base=16, help="width and height of a tile, in vectors")
+    strips: int = tunable(
+        "s", (1, 2, 4, 8), base=1, help="strips of a tile, moved one after another; more: smaller blocks"
+    )
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.CS)
 
     def unsearched(self) -> str | None:

@@ -514,13 +514,15 @@ class PackedConfig(Config):
     """How `packed` moves boxes."""
 
     axes: int = tunable(
-        "a", tuple(range(2, MAX_AXES + 1)), base=2, help="axes at most, neighbours that stay neighbours taken as one"
+        "a", tuple(range(2, MAX_AXES + 1)), base=2, help="most axes, after axes that stay adjacent are merged"
     )
-    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
-    unroll: int = tunable("u", (2, 4, 8), base=8, help="units that a thread has under way: elements, or words")
+    threads_per_block: int = tunable("tpb", (128, 256, 512), base=256, help="threads per block")
+    unroll: int = tunable("u", (2, 4, 8), base=8, help="elements or 4-byte words in flight per thread")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
-    reads: Reads = choice("r", (Reads.SINGLY, Reads.WORDS), help="how elements of less than a word are read")
-    index_bits: int = choice("i", (64, 32), help="bits of an element's place in its box")
+    reads: Reads = choice(
+        "r", (Reads.SINGLY, Reads.WORDS), help="how 1- or 2-byte elements are read: singly or by aligned words"
+    )
+    index_bits: int = choice("i", (64, 32), help="bits of element indices in a box; 32: for small arrays only")
 
 
 def most_units(spec: TransposeSpec) -> int:

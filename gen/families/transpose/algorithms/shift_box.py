@@ -48,11 +48,11 @@ class ShiftBoxConfig(Config):
     """How `shift_box` moves boxes."""
 
     axes: int = tunable(
-        "a", tuple(range(2, MAX_AXES + 1)), base=2, help="axes at most, neighbours that stay neighbours taken as one"
+        "a", tuple(range(2, MAX_AXES + 1)), base=2, help="most axes, after axes that stay adjacent are merged"
     )
-    threads_per_block: int = tunable("tpb", (512, 1024), base=512, help="threads of a block")
+    threads_per_block: int = tunable("tpb", (512, 1024), base=512, help="threads per block")
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
-    index_bits: int = choice("i", (64, 32), help="bits of an element's place in its box")
+    index_bits: int = choice("i", (64, 32), help="bits of element indices in a box; 32: for small arrays only")
 
 
 class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):

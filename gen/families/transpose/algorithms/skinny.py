@@ -61,18 +61,18 @@ def _pieces(help: str) -> Any:
 
 def _block_sizes() -> Any:
     """The parameter of the block's threads."""
-    return tunable("tpb", (128, 256, 512), base=256, help="threads of a block")
+    return tunable("tpb", (128, 256, 512), base=256, help="threads per block")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SkinnyConfig(Config):
     """How `skinny` cuts a long matrix."""
 
-    few: Few = tunable("", tuple(Few), base=Few.COLS, help="what there are few of, so that a tile has all of them")
-    piece: int = _pieces("bytes of a tile, about")
+    few: Few = tunable("", tuple(Few), base=Few.COLS, help="which dimension is short; a tile spans it")
+    piece: int = _pieces("approximate bytes per tile")
     threads_per_block: int = _block_sizes()
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
-    vec_bytes: int = choice("v", (4, 16), help="bytes of a store of elements under 4 bytes")
+    vec_bytes: int = choice("v", (4, 16), help="bytes per store of elements under 4 bytes")
 
 
 class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
@@ -200,7 +200,7 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
 class SmallConfig(Config):
     """How many small matrices a block of `small` turns."""
 
-    piece: int = _pieces("bytes of a block, at most")
+    piece: int = _pieces("most bytes of matrices per block")
     threads_per_block: int = _block_sizes()
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
 
@@ -295,9 +295,9 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
 class InterleaveConfig(Config):
     """How `interleave` moves a matrix of few rows or columns."""
 
-    few: Few = tunable("", tuple(Few), base=Few.ROWS, help="what there are few of")
-    count: int = tunable("n", (2, 3, 4, 8, 16), base=3, help="how many of them there are")
-    threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=128, help="threads of a block")
+    few: Few = tunable("", tuple(Few), base=Few.ROWS, help="which dimension is short: columns or rows")
+    count: int = tunable("n", (2, 3, 4, 8, 16), base=3, help="number of these columns or rows")
+    threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=128, help="threads per block")
     load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
 
@@ -412,8 +412,8 @@ _OTHER_REGISTERS = 24  # about so many of a thread, beside its two squares
 class SquaresConfig(Config):
     """How many squares a block of `squares` turns."""
 
-    threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=256, help="threads of a block")
-    unroll: int = tunable("u", (1, 2, 4), base=1, help="squares of each thread")
+    threads_per_block: int = tunable("tpb", (64, 128, 256, 512), base=256, help="threads per block")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="squares of elements per thread")
     load_modifier: LoadModifier = load_modifier(LoadModifier.LDG, LoadModifier.EVICT_LAST)
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
 

@@ -46,11 +46,13 @@ _WIDE_AGAIN = 2.0  # what memory takes for rows of wide elements, whose sectors 
 class NaiveConfig(Config):
     """How `naive` lays threads over the matrix."""
 
-    order: Lanes = tunable("", tuple(Lanes), base=Lanes.ROW, help="warps along rows of the input (row) or output (col)")
-    block_x: int = tunable("x", (8, 16, 32, 64), base=32, help="threads of a block along those rows")
-    block_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads of a block across them")
-    unroll: int = tunable("u", (1, 4, 8), base=1, help="elements of each thread, block_x apart")
-    block_order: Order = choice("o", (Order.ROW, Order.DIAGONAL), help="the order in which blocks go over tiles")
+    order: Lanes = tunable(
+        "", tuple(Lanes), base=Lanes.ROW, help="warps lie along rows of the input (row) or output (col)"
+    )
+    block_x: int = tunable("x", (8, 16, 32, 64), base=32, help="threads of a block along these rows (x)")
+    block_y: int = tunable("y", (4, 8, 16, 32), base=8, help="threads of a block across these rows (y)")
+    unroll: int = tunable("u", (1, 4, 8), base=1, help="elements per thread, block_x apart")
+    block_order: Order = choice("o", (Order.ROW, Order.DIAGONAL), help="order of blocks over the tiles")
 
     def illegal(self) -> str | None:
         """A block has so many threads at most."""
@@ -69,18 +71,18 @@ class NaiveConfig(Config):
 class TiledConfig(Config):
     """How `tiled` stages the matrix in shared memory."""
 
-    tile_dim: int = tunable("t", (16, 32, 64), base=32, help="rows of a tile, and columns of each of its squares")
-    block_rows: int = tunable("r", (4, 8, 16), base=8, help="rows that a block moves at a time")
-    padding: int = tunable("p", (0, 1, 2), base=1, help="unused elements after each row of the tile")
-    unroll: int = tunable("u", (1, 2, 4), base=1, help="squares side by side in a tile")
+    tile_dim: int = tunable("t", (16, 32, 64), base=32, help="height of a tile, and width of its squares, in elements")
+    block_rows: int = tunable("r", (4, 8, 16), base=8, help="threads of a block in y: rows moved at a time")
+    padding: int = tunable("p", (0, 1, 2), base=1, help="unused elements after each tile row, against bank conflicts")
+    unroll: int = tunable("u", (1, 2, 4), base=1, help="squares per tile, side by side")
     load_modifier: LoadModifier = load_modifier(LoadModifier.DEFAULT, LoadModifier.LDG, LoadModifier.CS)
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS)
-    block_order: Order = choice("o", tuple(Order), help="the order in which blocks go over the tiles")
-    swizzle: bool = choice("swz", (False, True), help="exchange columns within a row of the tile, to spread banks")
-    tile_rows: int = choice("h", (0, 16), help="rows of a tile that is no square; 0: tile_dim")
-    direct: bool = choice("direct", (False, True), help="straight, without shared memory")
-    in_kernel: bool = choice("nreps", (False, True), help="repetitions in a loop in the kernel, not of launches")
-    dynamic: bool = choice("dyn", (False, True), help="dynamic shared memory")
+    block_order: Order = choice("o", tuple(Order), help="order of blocks over the tiles")
+    swizzle: bool = choice("swz", (False, True), help="XOR the tile's columns with the row, against bank conflicts")
+    tile_rows: int = choice("h", (0, 16), help="height of a tile that is no square; 0: tile_dim")
+    direct: bool = choice("direct", (False, True), help="straight to the output, without shared memory")
+    in_kernel: bool = choice("nreps", (False, True), help="repeat in a loop in the kernel, not by more launches")
+    dynamic: bool = choice("dyn", (False, True), help="dynamic shared memory: the launch gives its size")
 
     @property
     def height(self) -> int:

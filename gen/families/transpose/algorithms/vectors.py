@@ -59,21 +59,26 @@ class Spread(Enum):
 class VectorTileConfig(Config):
     """How `vector_tile` cuts and moves its tiles."""
 
-    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes of a load and of a store")
-    lanes: int = tunable("x", (8, 16, 32), base=16, help="vectors across a tile")
-    groups: int = tunable("g", (8, 16, 32), base=16, help="vectors down a tile, which are across it in the output")
-    spread: Spread = tunable("", tuple(Spread), base=Spread.SWIZZLE, help="how the tile is spread over the banks")
+    vec_bytes: int = tunable("v", (4, 8, 16), base=16, help="bytes per vector load and store")
+    lanes: int = tunable("x", (8, 16, 32), base=16, help="width of a tile, in vectors")
+    groups: int = tunable("g", (8, 16, 32), base=16, help="height of a tile, in vectors of the output")
+    spread: Spread = tunable(
+        "", tuple(Spread), base=Spread.SWIZZLE, help="swizzled or padded tile rows, against bank conflicts"
+    )
     block_order: Order = tunable(
-        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+        "o",
+        (Order.COL, Order.ROW),
+        base=Order.COL,
+        help="order of blocks: along rows of the input (row) or the output (col)",
     )
     load_modifier: LoadModifier = tunable(
         "ld",
         (LoadModifier.LDG, LoadModifier.CS, LoadModifier.EVICT_LAST),
         base=LoadModifier.LDG,
-        help="cache operator of the loads",
+        help="cache operator of global loads",
     )
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.CS, StoreModifier.EVICT_LAST)
-    index_bits: int = choice("i", (64, 32), help="bits of an element's place; 32: with a grid of three axes")
+    index_bits: int = choice("i", (64, 32), help="bits of element indices; 32: small arrays, and a three-axis grid")
 
     def unsearched(self) -> str | None:
         """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
@@ -236,12 +241,15 @@ MAX_WORDS_PER_THREAD = 64  # loaded before the first is used
 class WindowTileConfig(Config):
     """How `window_tile` cuts and moves its tiles."""
 
-    tile_rows: int = tunable("t", (64, 128, 256), base=128, help="rows of a tile")
-    tile_cols: int = tunable("c", (32, 64, 128), base=64, help="columns of a tile")
-    warps: int = tunable("w", (8, 16, 32), base=16, help="warps of a block")
-    align: int = tunable("a", (0, 32), base=32, off=0, help="bytes that divide where a block's stores begin")
+    tile_rows: int = tunable("t", (64, 128, 256), base=128, help="height of a tile, in elements")
+    tile_cols: int = tunable("c", (32, 64, 128), base=64, help="width of a tile, in elements")
+    warps: int = tunable("w", (8, 16, 32), base=16, help="warps per block")
+    align: int = tunable("a", (0, 32), base=32, off=0, help="alignment of a block's column stores, in bytes; 0: none")
     block_order: Order = tunable(
-        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+        "o",
+        (Order.COL, Order.ROW),
+        base=Order.COL,
+        help="order of blocks: along rows of the input (row) or the output (col)",
     )
     store_modifier: StoreModifier = store_modifier(StoreModifier.DEFAULT, StoreModifier.EVICT_LAST)
 
@@ -255,12 +263,15 @@ class WindowTileConfig(Config):
 class ShiftTileConfig(Config):
     """How `shift_tile` cuts and moves its tiles."""
 
-    groups: int = tunable("g", (16, 32, 64, 128), base=64, help="words down a tile, which are across it in the output")
-    chunks: int = tunable("c", (1, 2, 4), base=1, help="31 words each, across a tile")
-    warps: int = tunable("w", (8, 16, 32), base=8, help="warps of a block")
-    align: int = tunable("a", (4, 32), base=32, help="bytes that divide where a block's stores begin")
+    groups: int = tunable("g", (16, 32, 64, 128), base=64, help="height of a tile, in words of the output")
+    chunks: int = tunable("c", (1, 2, 4), base=1, help="width of a tile, in chunks of 31 words")
+    warps: int = tunable("w", (8, 16, 32), base=8, help="warps per block")
+    align: int = tunable("a", (4, 32), base=32, help="alignment of a block's column stores, in bytes")
     block_order: Order = tunable(
-        "o", (Order.COL, Order.ROW), base=Order.COL, help="the order in which blocks go over the tiles"
+        "o",
+        (Order.COL, Order.ROW),
+        base=Order.COL,
+        help="order of blocks: along rows of the input (row) or the output (col)",
     )
 
     def illegal(self) -> str | None:
