@@ -204,7 +204,7 @@ class Algorithm(ABC, Generic[S, C]):
         """
         plan = plan_of(self, spec, config)
         if not limits.has_clusters and any(launch.cluster != (1, 1, 1) for launch in plan.launches):
-            return "blocks form clusters from sm_90 on"
+            return "thread block clusters need sm_90 or later"
         for shared_bytes in plan.shared_bytes:
             if found := beyond_shared(shared_bytes.fixed() or 0, limits):
                 return found

@@ -106,14 +106,16 @@ def with_limits(extents: Mapping[str, int], limits: Limits) -> Mapping[str, int]
 def beyond_block(threads: int) -> str | None:
     """Why a block cannot have so many threads; None if it can."""
     if threads > MAX_THREADS_PER_BLOCK:
-        return f"a block would have {threads} threads, and has at most {MAX_THREADS_PER_BLOCK}"
+        return f"a block would have {threads} threads; CUDA allows at most {MAX_THREADS_PER_BLOCK}"
     return None
 
 
 def beyond_shared(needed: int, limits: Limits) -> str | None:
     """Why a block cannot have so many bytes of shared memory on such a device; None if it can."""
     most = limits.shared_bytes_per_block
-    return f"a block takes {needed} bytes of shared memory, and has at most {most}" if needed > most else None
+    return (
+        f"a block needs {needed} bytes of shared memory; the device gives it at most {most}" if needed > most else None
+    )
 
 
 def idle_multiprocessors(blocks: int, limits: Limits) -> str | None:
@@ -122,18 +124,18 @@ def idle_multiprocessors(blocks: int, limits: Limits) -> str | None:
     As many were as fast as twice as many on an H100, where a few of its 132 multiprocessors had none.
     """
     if blocks * _OF_MULTIPROCESSORS < (_OF_MULTIPROCESSORS - 1) * limits.multiprocessors:
-        return f"{blocks} blocks leave some of {limits.multiprocessors} multiprocessors without one"
+        return f"{blocks} blocks are too few: some of the {limits.multiprocessors} multiprocessors would be idle"
     return None
 
 
 def beyond_grid(blocks: int, *behind: int) -> str | None:
     """Why a grid cannot hold so many blocks along x, and so many along y and z; None if it can."""
     if blocks > MAX_GRID_X:
-        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}"
+        return f"it needs {blocks} blocks; a grid has at most {MAX_GRID_X}"
     if not behind:
         return None
     most = max(behind)
-    return f"it takes {most} blocks along y or z; a grid has at most {MAX_GRID_YZ}" if most > MAX_GRID_YZ else None
+    return f"it needs {most} blocks along y or z; a grid has at most {MAX_GRID_YZ}" if most > MAX_GRID_YZ else None
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,11 @@ class Tiles:
         count, inside = self.counted(extents), self.matrices.at(extents)
         inside *= self.rows.at(extents) * self.cols.at(extents)
         area = count * self.tile_rows * self.tile_cols
-        return f"{100 - 100 * inside // area} % of its tiles lie outside" if count > 1 and 4 * inside <= area else None
+        return (
+            f"{100 - 100 * inside // area} % of the area of its tiles lies outside the array"
+            if count > 1 and 4 * inside <= area
+            else None
+        )
 
 
 Argument = str | tuple[DType, int | float]

@@ -214,9 +214,12 @@ def test_the_same_twice_has_no_difference() -> None:
         (("transposeSmem", "--arch", "sm90"), "sm_90, sm_90a"),
         (
             ("reduction_sum_f32__cluster_tpb512_u2_v16_bpm0_c8", "--arch", "sm_80"),
-            "cannot run on sm_80: blocks form clusters from sm_90 on",
+            "cannot run on sm_80: thread block clusters need sm_90 or later",
         ),
-        (("diagonal-square", "--shape", "64x96"), "does not take this problem: its order needs a square of tiles"),
+        (
+            ("diagonal-square", "--shape", "64x96"),
+            "does not take this problem: its block order needs as many tiles down as across",
+        ),
         (("copyNrepsKernel", "--param", "reps=3"), "--param must be one of nreps (got 'reps')"),
         (("transposeSmem", "--param", "nreps=3"), "--param must be left out: no kernel here has runtime parameters"),
     ],

@@ -166,5 +166,6 @@ def test_what_cannot_run_on_an_architecture_is_not_compiled_for_it() -> None:
     status, out, err = run(name, "--arch", "sm_80")
     assert (status, out) == (2, "")
     assert err == (
-        f"error: {name} cannot run on sm_80: blocks form clusters from sm_90 on. Give --arch another architecture\n"
+        f"error: {name} cannot run on sm_80: thread block clusters need sm_90 or later. "
+        "Give --arch another architecture\n"
     )

@@ -74,7 +74,7 @@ def test_a_winner_for_even_runs_serves_others_undivided_without_a_warning(caplog
     with caplog.at_level(logging.INFO):
         taken = one.choose(extents_of(transpose, spec, (32, 128, 16, 80)))
     assert taken.variant.name == name.replace("_even", "")
-    assert taken.why.startswith(f"like {name}, which cannot take these sizes: the 128 threads")
+    assert taken.why.startswith(f"like {name}, which cannot take these sizes: a block of 128 threads")
     assert not caplog.records
 
 

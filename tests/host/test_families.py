@@ -306,7 +306,7 @@ def test_a_vector_that_holds_no_element_is_refused() -> None:
     class Wide:
         dtype = F64
 
-    assert Grid().illegal(Wide(), GridConfig(vec_bytes=4)) == "vec_bytes 4 holds no f64"  # type: ignore[arg-type]
+    assert Grid().illegal(Wide(), GridConfig(vec_bytes=4)) == "vec_bytes 4 is smaller than one f64"  # type: ignore[arg-type]
     assert Grid().illegal(ReductionSpec(), GridConfig(vec_bytes=4)) is None
 
 
@@ -328,7 +328,7 @@ def test_a_size_that_no_grid_holds_is_not_taken(
     if blocks <= MAX_GRID_X:
         assert reason is None
     else:
-        assert reason == f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}"
+        assert reason == f"it needs {blocks} blocks; a grid has at most {MAX_GRID_X}"
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.sampled_from((1, 4, 8, 32)), st.sampled_from((1, 16, 32)))
@@ -345,7 +345,7 @@ def test_blocks_that_do_not_fit_a_multiprocessor_together_are_unsearched_and_inf
     assert unsearched(Grid(), ReductionSpec(), config) == "a multiprocessor holds at most 2 blocks of 1024 threads"
     waiting = FlagsConfig(threads_per_block=1024, blocks_per_sm=2)
     reason = Flags().infeasible(ReductionSpec(), waiting, Limits.of("sm_86"))
-    assert reason == "a multiprocessor holds 1 blocks of 1024 threads"
+    assert reason == "a multiprocessor of this device holds only 1 blocks of 1024 threads"
 
 
 def test_named_variants_are_legal() -> None:

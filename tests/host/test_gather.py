@@ -91,12 +91,12 @@ def test_the_largest_that_it_takes_is_right_wherever_it_is_looked_at(
 def test_it_says_what_32_bits_do_not_find() -> None:
     spec = TransposeSpec((1, 0), B8)
     for rows, cols, gap, says in (
-        (1 << 16, 1 << 15, 0, f"it numbers {2**31} elements; it takes {MAX_DIVIDEND - 256} at most"),
+        (1 << 16, 1 << 15, 0, f"there are {2**31} elements; it supports at most {MAX_DIVIDEND - 256}"),
         (
             5,
             1 << 20,
             1 << 30,
-            f"an element's index may be {4 * ((1 << 20) + (1 << 30)) + (1 << 20)}; it takes {2**32} at most",
+            f"an element's index may be {4 * ((1 << 20) + (1 << 30)) + (1 << 20)}; it supports at most {2**32}",
         ),
     ):
         extents = {"rows": rows, "cols": cols, "in_pitch": cols + gap, "out_pitch": rows}

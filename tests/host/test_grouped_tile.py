@@ -102,13 +102,13 @@ def test_elements_with_gaps_after_each_are_moved_one_by_one(host_runner: HostRun
 @pytest.mark.parametrize(
     ("spec", "config", "says"),
     [
-        (TransposeSpec((2, 1, 0), B32), {"vec_bytes": 2}, "vec_bytes 2 holds no b32"),
-        (TransposeSpec((2, 1, 0), B8), {"vec_bytes": 2}, "a vector of 2 bytes is no whole word"),
-        (TransposeSpec((0, 2, 1), B16, in_place=True), {}, "it writes to another array than it reads"),
+        (TransposeSpec((2, 1, 0), B32), {"vec_bytes": 2}, "vec_bytes 2 is smaller than one b32"),
+        (TransposeSpec((2, 1, 0), B8), {"vec_bytes": 2}, "a vector of 2 bytes is smaller than a 4-byte word"),
+        (TransposeSpec((0, 2, 1), B16, in_place=True), {}, "it cannot work in place"),
         (TransposeSpec((1, 0), B16), {}, "it is for 3 axes, and the array has 2"),
-        (TransposeSpec((0, 1, 2), B16), {}, "it turns matrices, and no axes change their order here"),
-        (TransposeSpec((2, 1, 0), B16), {"unroll": 16, "vectors_down": 8}, "each thread has 16 squares"),
-        (TransposeSpec((2, 1, 0), B16), {"vectors_across": 64, "vectors_down": 64, "unroll": 8}, "the tile takes"),
+        (TransposeSpec((0, 1, 2), B16), {}, "it transposes, and here the axes keep their order"),
+        (TransposeSpec((2, 1, 0), B16), {"unroll": 16, "vectors_down": 8}, "unroll 16 is too large for a tile"),
+        (TransposeSpec((2, 1, 0), B16), {"vectors_across": 64, "vectors_down": 64, "unroll": 8}, "the tile needs"),
     ],
 )
 def test_grouped_tile_says_what_it_cannot_compute(spec: TransposeSpec, config: dict[str, int], says: str) -> None:
@@ -119,11 +119,11 @@ def test_grouped_tile_says_what_it_cannot_compute(spec: TransposeSpec, config: d
 
 def test_runs_that_both_arrays_have_are_no_groups() -> None:
     reason = grouped(TransposeSpec((1, 0, 2), B16), problem(TransposeSpec((1, 0, 2), B16), (30, 20, 10)))
-    assert reason == "elements that follow each other in the input do so in the output, or there are none"
+    assert reason == "the fastest axes of input and output are the same, or the array is empty"
 
 
 def test_what_32_bits_do_not_reach_says_so() -> None:
     spec = TransposeSpec((2, 1, 0), B8)
     assert grouped(spec, problem(spec, (5, 1 << 20, 1 << 10))) == (
-        "an element may lie 5368709119 from its first one; with 32 bits it is 4294967295 at most"
+        "an element's index may be 5368709119; with 32 bits it is 4294967295 at most"
     )

@@ -102,10 +102,10 @@ def test_what_cannot_be_compiled_is_told_and_the_others_are_timed() -> None:
 def test_a_kernel_that_does_not_take_the_shape_says_why() -> None:
     found = by_name(rungs("64x96"))
     assert (found["diagonal-square"].reason, found["diagonal-square"].extents) == (
-        "its order needs a square of tiles, and these are 2 x 3", None,
+        "its block order needs as many tiles down as across, and these are 2 x 3", None,
     )  # fmt: skip
     assert found["transposeFineGrained"].reason == ""
-    assert "cols must be a multiple of 32" in by_name(rungs("64x80"))["transposeFineGrained"].reason
+    assert "cols must be a multiple of the tile extent 32" in by_name(rungs("64x80"))["transposeFineGrained"].reason
     device = FakeTuningDevice()
     again = by_name(timed(device, FakeCompiler(), list(found.values())))
     assert again["diagonal-square"].why_not == found["diagonal-square"].reason
@@ -254,5 +254,8 @@ def test_the_tables_of_a_file_show_what_was_measured() -> None:
     assert "At b32, rows 64, cols 96; b32, rows 64, cols 96, out_pitch 128: output_pitch_padding; b32," in shown
     assert "| naiveGmem | 12.35 | 4 | 1.00x | 0.39x | 1.00x | spec copy_b32 -> 10_b32 |" in shown
     assert "| transposeSmem | 10.00 | 5 | 1.23x over naiveGmem | 1.69x |" in shown
-    assert "| diagonal-square | | | | | | its order needs a square of tiles, and these are 2 x 3 |" in shown
+    assert (
+        "| diagonal-square | | | | | | its block order needs as many tiles down as across, and these are 2 x 3 |"
+        in shown
+    )
     assert "stencil" not in shown

@@ -122,14 +122,18 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: MoveSpec("fine", True), SpecError, "(got True)"),
     (lambda: MoveSpec(dtype=F32), SpecError, "transpose.dtype must be b8, b16, b32, b64, b128 (got f32)"),
     (copies("vector_tile_v16_x16_g16_swz_ocol_ldg"), ConfigError, "it computes no copy_b32"),
-    (copies("naive_row_x32_y8_u1", "fine32_b32"), ConfigError, "it knows of no tiles"),
-    (copies("tiled_t16_r8_p1_u1", "fine32_b32"), ConfigError, "its tiles must be of 32 x 32, as the result's are"),
-    (copies("tiled_t32_r8_p0_u1_direct", "fine32_b32"), ConfigError, "fine is about tiles in shared memory"),
-    (copies("tiled_t64_r8_p0_u1_direct_dyn"), ConfigError, "without shared memory there is nothing to pad"),
-    (copies("tiled_t32_r8_p1_u1_swz"), ConfigError, "padding has no effect"),
-    (copies("tiled_t32_r8_p1_u1_direct"), ConfigError, "without shared memory there is nothing to pad"),
-    (copies("tiled_t32_r8_p1_u1_nreps", "10_b32"), ConfigError, "it is computed once: there are no repetitions"),
-    (copies("naive_row_x64_y32_u1"), ConfigError, "a block would have 2048 threads, and has at most 1024"),
+    (copies("naive_row_x32_y8_u1", "fine32_b32"), ConfigError, "it has no tiles, which the spec needs"),
+    (copies("tiled_t16_r8_p1_u1", "fine32_b32"), ConfigError, "its tiles must be 32 x 32, as in the spec"),
+    (copies("tiled_t32_r8_p0_u1_direct", "fine32_b32"), ConfigError, "fine needs tiles in shared memory"),
+    (copies("tiled_t64_r8_p0_u1_direct_dyn"), ConfigError, "without shared memory padding, swizzle and dynamic"),
+    (copies("tiled_t32_r8_p1_u1_swz"), ConfigError, "swizzle replaces padding"),
+    (copies("tiled_t32_r8_p1_u1_direct"), ConfigError, "without shared memory padding, swizzle and dynamic"),
+    (
+        copies("tiled_t32_r8_p1_u1_nreps", "10_b32"),
+        ConfigError,
+        "a transpose is computed once: in_kernel is for copies that repeat",
+    ),
+    (copies("naive_row_x64_y32_u1"), ConfigError, "a block would have 2048 threads; CUDA allows at most 1024"),
 ]
 
 
@@ -144,7 +148,7 @@ def test_tiles_must_divide_the_matrix_only_where_the_result_depends_on_them() ->
     sizes = {"rows": 64, "cols": 48, "in_pitch": 48, "out_pitch": 48, "nreps": 1}
     fine = find_variant(FAMILIES, "transposeFineGrained", {})
     reason = fine.algorithm.unsupported_extents(fine.spec, fine.config, sizes, LIMITS)
-    assert reason == "cols must be a multiple of 32, its tiles' extent, and is 48"
+    assert reason == "cols must be a multiple of the tile extent 32, and is 48"
     plain = find_variant(FAMILIES, "copySharedMem", {})
     assert plain.algorithm.unsupported_extents(plain.spec, plain.config, sizes, LIMITS) is None
 

@@ -239,7 +239,7 @@ def test_a_spec_outside_the_catalogue_is_spelled_by_its_label() -> None:
         ("reduction_sum_f32__grid_tpb256_u4_v16_bpm2_ldca", "cannot be read at 'ldca'"),
         (
             "transpose_10_b32__tiled_t64_r16_p1_u4",
-            "is illegal: the tile takes 65792 bytes; static shared memory ends at",
+            "is illegal: the tile needs 65792 bytes; static shared memory has at most",
         ),
         ("transpose_\u0661\u0660_b32__tiled_t64_r8_p1_u1", "is spelled transpose_10_b32__tiled_t64_r8_p1_u1"),
     ],
@@ -277,7 +277,7 @@ def test_an_illegal_config_or_one_of_another_algorithm_is_refused() -> None:
     transpose, reduction = Transpose(), Reduction()
     with pytest.raises(ConfigError, match=r"takes a GridConfig \(got BlocksConfig\)"):
         variant(reduction, ReductionSpec(), "grid", BlocksConfig())
-    with pytest.raises(ConfigError, match="is illegal: the tile takes 65792 bytes"):
+    with pytest.raises(ConfigError, match="is illegal: the tile needs 65792 bytes"):
         variant(transpose, TransposeSpec(), "tiled", TiledConfig(tile_dim=64, unroll=4))
 
 

@@ -177,7 +177,7 @@ def test_room_is_made_for_all_launches_that_wait(tpb: int, children: str, librar
     assert f"// Let:      count = max((n + {tpb - 1}) / {tpb}, 1)\n" in text
     assert "// Room:     cudaLimitDevRuntimePendingLaunchCount of count * 2\n" in text
     assert reason(most + 1) == (
-        f"its 32769 blocks launch a grid each, and room is made for those of 32768: it takes up to {most} elements"
+        f"each of its 32769 blocks launches a grid, and room is reserved for 32768: it supports up to {most} elements"
     )
 
 

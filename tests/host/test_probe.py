@@ -129,7 +129,7 @@ def test_an_algorithm_takes_its_own_specs_only() -> None:
         variant(PROBES, RecordSpec(), Offset(), Offset.config())
     with pytest.raises(ConfigError, match="it computes no read0_f32"):
         variant(PROBES, OffsetSpec(), Records(), Records.config())
-    with pytest.raises(ConfigError, match="512 threads do not share a tile of 256 elements evenly"):
+    with pytest.raises(ConfigError, match="512 threads do not divide a tile of 256 elements"):
         find_variant(FAMILIES, "probe_set_row_read_row_16x16_b32__tile_tpb512_p0", {})
 
 

@@ -119,7 +119,7 @@ def test_what_moves_vectors_is_slow_where_an_address_is_not_aligned_to_them(conf
         reason = algorithm.slow_path_reason(EACH, config, extents, alignment, H100)
         assert (reason is None) == (alignment >= vector), reason
         if reason is not None:
-            assert reason == f"addresses are multiples of {alignment} bytes, and its vectors have {vector}"
+            assert reason == f"addresses are aligned to {alignment} bytes only, and its vectors need {vector}"
 
 
 def test_what_swaps_vectors_in_place_is_slow_where_the_address_is_not_aligned_to_them() -> None:
@@ -151,4 +151,4 @@ def test_tiles_that_lie_outside_but_for_a_quarter_are_slow(config: Config) -> No
     ):  # fmt: skip
         reason = algorithm.slow_path_reason(spec, config, problem(spec, shape), 16, H100)
         assert reason is not None
-        assert re.fullmatch(r"[78]\d % of its tiles lie outside", reason)
+        assert re.fullmatch(r"[78]\d % of the area of its tiles lies outside the array", reason)

@@ -54,9 +54,9 @@ def test_small_matrices_of_whole_squares_are_where_numpy_has_them(
     ("shape", "says"),
     [
         ((100, 32, 32), None),
-        ((100, 30, 32), "no whole squares of 4 x 4"),
-        ((100, 64, 128), "a matrix has 512 squares; it takes 256 at most"),
-        ((100, 4, 1), "no whole squares"),
+        ((100, 30, 32), "not made of whole squares of 4 x 4"),
+        ((100, 64, 128), "a matrix has 512 squares; it supports at most 256"),
+        ((100, 4, 1), "not made of whole squares"),
     ],
 )
 def test_it_takes_matrices_of_whole_squares_alone(

@@ -263,10 +263,13 @@ def test_what_is_no_stencil_is_refused_in_words(make: Callable[[], StencilSpec],
     ("shape", "reason"),
     [
         ((2048, 2048), None),
-        ((2200, 2048), "its 135 tiles must be on multiprocessors at the same time, and the device has 132"),
-        ((2048, 2050), "2050 columns are no multiple of the 8 that a lane has"),
-        ((159, 2048), "159 x 2048 cells are less than a tile of 160 x 256"),
-        ((160, 248), "160 x 248 cells are less than a tile of 160 x 256"),
+        (
+            (2200, 2048),
+            "its 135 blocks must be resident at the same time, one per multiprocessor, and the device has 132",
+        ),
+        ((2048, 2050), "2050 columns are not a multiple of the 8 cells of a lane"),
+        ((159, 2048), "159 x 2048 cells are smaller than a tile of 160 x 256"),
+        ((160, 248), "160 x 248 cells are smaller than a tile of 160 x 256"),
     ],
 )
 def test_what_does_not_stay_on_the_multiprocessors_is_refused(shape: tuple[int, int], reason: str | None) -> None:

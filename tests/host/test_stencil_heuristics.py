@@ -74,7 +74,7 @@ def test_what_marches_through_few_planes_has_a_block_for_every_multiprocessor(ce
 @pytest.mark.parametrize(("multiprocessors", "least"), [(1, 1), (31, 31), (32, 31), (108, 105), (132, 128), (148, 144)])
 def test_one_multiprocessor_of_32_may_be_without_a_block(multiprocessors: int, least: int) -> None:
     device = replace(H100, multiprocessors=multiprocessors)
-    reason = f"{least - 1} blocks leave some of {multiprocessors} multiprocessors without one"
+    reason = f"{least - 1} blocks are too few: some of the {multiprocessors} multiprocessors would be idle"
     assert idle_multiprocessors(least - 1, device) == reason
     assert idle_multiprocessors(least, device) is None
 
@@ -84,7 +84,7 @@ def test_marches_are_slow_on_devices_that_they_do_not_fill() -> None:
     sizes = dict.fromkeys(("planes", "rows", "cols", "in_pitch", "out_pitch"), 256) | {STEPS: 1}
     large = march.slow_path_reason(spec, MarchConfig(), sizes, 16, replace(H100, multiprocessors=10_000))
     assert large is not None
-    assert large.endswith("some of 10000 multiprocessors without one")
+    assert large.endswith("some of the 10000 multiprocessors would be idle")
     assert march.slow_path_reason(spec, MarchConfig(), sizes, 16, H100) is None
 
 

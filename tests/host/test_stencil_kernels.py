@@ -260,7 +260,10 @@ def test_levels_that_hand_their_cells_on_need_two_planes_and_one_on_its_way() ->
         form: [illegal(march, stencil(weights, boundary="frozen"), MarchConfig(ring=ring, steps=2)) for ring in (2, 3)]
         for form, weights in planes.items()
     }
-    assert found == {"star": ["its levels look at two planes, and of 2 one is on its way", None], "box": [None, None]}
+    assert found == {
+        "star": ["each fused step reads two planes in shared memory, and a ring of 2 loads one ahead", None],
+        "box": [None, None],
+    }
 
 
 def test_what_needs_too_many_registers_is_unsearched() -> None:
@@ -269,7 +272,7 @@ def test_what_needs_too_many_registers_is_unsearched() -> None:
     wide = temporal.config.from_tag("v1_r16_n2_t12", "temporal")
     assert registers(spec, wide) > most_registers(wide) == 128
     assert illegal(temporal, spec, wide) is None
-    assert unsearched(temporal, spec, wide) == "it needs about 156 registers a thread, and 16 warps leave 128"
+    assert unsearched(temporal, spec, wide) == "it needs about 156 registers per thread, and 16 warps leave 128"
     assert unsearched(temporal, spec, temporal.config.from_tag("v1_r12_n2_t12", "temporal")) is None
 
 
@@ -277,7 +280,7 @@ def test_rows_of_a_large_block_have_fewer_registers() -> None:
     spec = StencilSpec("wide", (1.0,) * 81, (9, 9))
     stream = FAMILY.algorithms["stream"]
     reasons = [unsearched(stream, spec, stream.config.from_tag(tag, "stream")) for tag in ("u2_x2_y4", "u2_x4_y4")]
-    assert reasons == [None, "it needs about 212 registers a thread, and blocks of 16 warps leave 128"]
+    assert reasons == [None, "it needs about 212 registers per thread, and blocks of 16 warps leave 128"]
 
 
 def test_a_mirror_needs_what_it_mirrors() -> None:
@@ -317,7 +320,9 @@ def test_what_the_steps_of_a_line_use_up_is_refused() -> None:
     algorithm = FAMILY.algorithms["overlapped"]
     spec = StencilSpec("l", (1.0,) * 17, (17,))
     config = algorithm.config.from_tag("v4_w4_t24", "overlapped")
-    assert illegal(algorithm, spec, config) == "24 steps use up 384 of the 512 cells of a warp"
+    assert (
+        illegal(algorithm, spec, config) == "the halo of 24 steps takes 384 of the 512 cells of a warp, more than half"
+    )
     assert illegal(algorithm, spec, algorithm.config.from_tag("v4_w4_t16", "overlapped")) is None
     reason = "it is written for 1 axis, and the spec has 2"
     assert illegal(algorithm, FAMILY.catalogue[0], algorithm.config()) == reason
@@ -328,9 +333,9 @@ def test_cells_next_to_an_end_are_of_one_lane() -> None:
     config = algorithm.config.from_tag("v2_w2_t4", "overlapped")
     eight = (1.0,) * 8 + (2.0,) + (1.0,) * 8
     assert illegal(algorithm, StencilSpec("l", eight, (17,), F32, "reflect"), config) is None
-    reason = "a lane has 8 cells; 9 next to an end must be of one lane"
+    reason = "a lane has 8 cells, and the 9 cells next to an end must belong to one lane"
     assert illegal(algorithm, StencilSpec("l", eight, (17,), F32, "mirror"), config) == reason
-    reason = "a lane has 4 cells; 8 next to an end must be of one lane"
+    reason = "a lane has 4 cells, and the 8 cells next to an end must belong to one lane"
     assert illegal(algorithm, StencilSpec("l", eight, (17,), F64, "reflect"), config) == reason
 
 

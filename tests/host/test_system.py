@@ -228,9 +228,9 @@ def test_marching_is_for_three_axes_with_neighbours() -> None:
         return FAMILY.algorithms["march"].illegal(spec, MarchConfig())
 
     t = gen.fields("t", ndim=3)[0]
-    assert reason(gen.system({U: U.laplace()})) == "it marches through planes, and fields of 2 axes have none"
-    assert reason(gen.system({t: t * t})) == "no cells around are read"
-    assert "bytes of shared memory; there are 232448 at most" in (
+    assert reason(gen.system({U: U.laplace()})) == "it marches through the planes of three axes, and the fields have 2"
+    assert reason(gen.system({t: t * t})) == "the spec reads no neighbouring cells"
+    assert "bytes of shared memory; there are at most 232448" in (
         reason(gen.system({t: t[16, 16, 16] + t[-16, 0, 0]})) or ""
     )
     specs = gen.system({t: t[0, 1, 0] + t[0, 0, -1]}), gen.system({t: t.laplace()})

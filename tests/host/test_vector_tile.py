@@ -134,5 +134,5 @@ def test_two_axes_of_a_grid_are_short(shape: tuple[int, ...], order: Order, bloc
     spec = TransposeSpec((0, 2, 1), B32)
     extents = extents_of(FAMILY, spec, shape)
     found = VECTOR_TILE.unsupported_extents(spec, VectorTileConfig(block_order=order, index_bits=32), extents, LIMITS)
-    assert found == (blocks and f"it takes {blocks} blocks along y or z; a grid has at most 65535")
+    assert found == (blocks and f"it needs {blocks} blocks along y or z; a grid has at most 65535")
     assert VECTOR_TILE.unsupported_extents(spec, VectorTileConfig(block_order=order), extents, LIMITS) is None

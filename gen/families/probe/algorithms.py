@@ -108,7 +108,7 @@ class Tile(Algorithm[TileSpec, TileConfig]):
     def illegal(self, spec: TileSpec, config: TileConfig) -> str | None:
         """A thread has as many elements as any other."""
         if (elements := spec.rows * spec.cols) % config.threads_per_block:
-            return f"{config.threads_per_block} threads do not share a tile of {elements} elements evenly"
+            return f"{config.threads_per_block} threads do not divide a tile of {elements} elements"
         return None
 
     @override

@@ -125,28 +125,29 @@ class March(Algorithm[SystemSpec, MarchConfig]):
     def illegal(self, spec: SystemSpec, config: MarchConfig) -> str | None:
         """The spec must have three axes and read cells around, and a block's planes fit in shared memory."""
         if spec.ndim != 3:
-            return f"it marches through planes, and fields of {spec.ndim} axes have none"
+            return f"it marches through the planes of three axes, and the fields have {spec.ndim}"
         if not spec.sums:
-            return "no cells around are read"
+            return "the spec reads no neighbouring cells"
         if (cells := config.rows * _vector_cells(spec)) > WORD_BITS:
-            return f"a thread has {cells} cells of a plane; {WORD_BITS} bits say what becomes of them"
+            return f"a thread has {cells} cells of a plane; its bit mask has {WORD_BITS} bits"
         if (brought := -(-_plane_vectors(spec, config) // config.threads)) > WORD_BITS:
-            return f"a thread brings {brought} vectors of a plane; {WORD_BITS} bits say what becomes of them"
+            return f"a thread loads {brought} vectors of a plane; its bit mask has {WORD_BITS} bits"
         needed, most = config.blocks_per_sm * _shared_bytes(spec, config), MAX_SHARED_BYTES_PER_BLOCK
         if needed > most:
-            return f"the planes of its blocks take {needed} bytes of shared memory; there are {most} at most"
+            return f"the planes of its resident blocks need {needed} bytes of shared memory; there are at most {most}"
         return None
 
     def unsearched(self, spec: SystemSpec, config: MarchConfig) -> str | None:
         """Threads enough for a multiprocessor, with registers for all sums, and several blocks for a plane."""
         threads = config.threads * config.blocks_per_sm
         if not _LEAST_THREADS <= threads <= MAX_THREADS_PER_MULTIPROCESSOR:
-            return f"its blocks give a multiprocessor {threads} threads"
+            tried = f"{_LEAST_THREADS} to {MAX_THREADS_PER_MULTIPROCESSOR}"
+            return f"a multiprocessor would have {threads} threads; tuning tries {tried}"
         needed, allowed = _registers(spec, config), max_registers_per_thread(threads // WARP)
         if needed > allowed:
-            return f"it needs about {needed} registers a thread, and {threads} threads leave {allowed}"
+            return f"it needs about {needed} registers per thread, and {threads} threads leave {allowed}"
         if config.threads * config.rows * _vector_cells(spec) > _MOST_PLANE_CELLS:
-            return "its blocks are so large that a device has few"
+            return "its blocks are so large that a device would have few"
         return None
 
     def infeasible(self, spec: SystemSpec, config: MarchConfig, limits: Limits) -> str | None:
@@ -161,10 +162,10 @@ class March(Algorithm[SystemSpec, MarchConfig]):
         """Its blocks need planes to march through, rows to fill, and a device so many blocks."""
         deep = reach_of(spec).deep
         if extents["planes"] < deep:
-            return f"{extents['planes']} planes are few: blocks bring {deep} for each cell"
+            return f"{extents['planes']} planes are too few: each cell reads from {deep}"
         wide = config.block_x * _vector_cells(spec)
         if 2 * extents["cols"] < wide or 2 * extents["rows"] < config.block_y * config.rows:
-            return "most of its threads have no cell"
+            return "most threads of its blocks would have no cell"
         blocks = _tiles(spec, config).count.at(extents) * max(extents["planes"] // _least_planes(spec), 1)
         return idle_multiprocessors(blocks, limits)
 

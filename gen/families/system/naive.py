@@ -31,7 +31,11 @@ class NaiveConfig(Config):
 
     def unsearched(self) -> str | None:
         """Blocks of 64 threads and more, which fill a multiprocessor."""
-        return "so few threads leave a multiprocessor half empty" if self.block_x * self.block_y < 64 else None
+        return (
+            "blocks of fewer than 64 threads leave a multiprocessor half empty"
+            if self.block_x * self.block_y < 64
+            else None
+        )
 
 
 class Naive(Algorithm[SystemSpec, NaiveConfig]):

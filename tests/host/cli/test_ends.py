@@ -24,7 +24,7 @@ BAD_USAGE = [
     (("list", "reductoin"), "Did you mean reduction"),
     (("render", "reduceShf"), "Did you mean reduceShfl"),
     (("render", "reduction_sum_f32"), "FAMILY_SPEC__ALGORITHM_TAG"),
-    (("render", "reduction_sum_f64__grid_tpb128_u1_v4_bpm1"), "vec_bytes 4 holds no f64"),
+    (("render", "reduction_sum_f64__grid_tpb128_u1_v4_bpm1"), "vec_bytes 4 is smaller than one f64"),
     (("render", "reduction_sum_f32__gird_tpb128"), "grid"),
     (("render", "reduction_sum_f32__grid_tpb100_u1_v4_bpm1"), "tpb128"),
     (("render", "transpose_10_b32__tiled_t64_r16_p0_u4"), "shared memory"),

@@ -99,7 +99,10 @@ def test_an_algorithm_without_a_config_for_the_catalogue_says_why() -> None:
     for one in algorithms:
         assert (one["why_none"] is None) == (one["legal_configs"] > 0)
         assert "None" not in str(one["why_none"] or "")
-    assert "none for transpose_10_b32: elements of 4 bytes and more need no shifts" in run("list").out
+    assert (
+        "none for transpose_10_b32: elements of 4 bytes and more are whole words: they need no shifting"
+        in run("list").out
+    )
 
 
 def test_the_version_is_gens() -> None:

@@ -156,7 +156,7 @@ def test_a_winner_that_cannot_take_these_sizes(
     kernel = gen.load(SUM, device=backend, home=tuned(tmp_path, winner(name)))
     assert kernel.variant_for(2**28) == name
     assert kernel.variant_for(2**39) == default(2**39)
-    assert f"{name} cannot take these sizes: it takes 4294967296 blocks" in caplog.text
+    assert f"{name} cannot take these sizes: it needs 4294967296 blocks" in caplog.text
     for algorithm in Reduction.algorithms.values():
         monkeypatch.setattr(type(algorithm), "unsupported_extents", lambda *_: "the test wants it")
     with pytest.raises(

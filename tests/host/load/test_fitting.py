@@ -55,9 +55,9 @@ def test_a_winner_that_takes_other_sizes(backend: FakeDevice, tmp_path: Path, ca
     assert kernel.variant_for((ROWS, 3)) == OF_3
     assert kernel.variant_for((ROWS, 5)) == ANY
     assert kernel.why_for((ROWS, 5)) == (
-        f"base, because {OF_16} cannot take these sizes: there are 5 cols; it takes 16"
+        f"base, because {OF_16} cannot take these sizes: there are 5 cols; it supports only 16"
     )
-    assert f"{OF_16} cannot take these sizes: there are 3 cols; it takes 16. {OF_3} is used" in caplog.text
+    assert f"{OF_16} cannot take these sizes: there are 3 cols; it supports only 16. {OF_3} is used" in caplog.text
 
 
 def test_what_was_measured_for_a_part_of_a_class_is_used_there(backend: FakeDevice, tmp_path: Path) -> None:

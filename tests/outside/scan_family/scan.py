@@ -130,7 +130,7 @@ class Totals(Algorithm[ScanSpec, TotalsConfig]):
     def unsupported_extents(self, spec: ScanSpec, config: TotalsConfig, extents: Extents, limits: Limits) -> str | None:
         """One block for each share: the grid must hold them all."""
         blocks = self.blocks(config).at(extents)
-        return f"it takes {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
+        return f"it needs {blocks} blocks; a grid has at most {MAX_GRID_X}" if blocks > MAX_GRID_X else None
 
     def blocks(self, config: TotalsConfig) -> Expr:
         """One block for each share of the array."""

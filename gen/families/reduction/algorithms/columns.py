@@ -44,7 +44,7 @@ def no_shared_room(spec: ReductionSpec, vec_bytes: int, threads: int) -> str | N
     """Why the states of all columns of a block find no room in static shared memory."""
     needed = vec_bytes // spec.dtype.size * state_of(spec).bytes * threads
     if needed > MOST_SHARED_BYTES:
-        return f"the states of a block take {needed} bytes; at most {MOST_SHARED_BYTES} are there"
+        return f"the partial results of a block need {needed} bytes of shared memory; it has {MOST_SHARED_BYTES}"
     return None
 
 
@@ -52,7 +52,7 @@ def no_registers(spec: ReductionSpec, vec_bytes: int) -> str | None:
     """Why the states of a vector's columns leave registers; those of the narrowest vectors may."""
     own = vec_bytes // spec.dtype.size * state_of(spec).bytes
     if own > MOST_STATE_BYTES and vec_bytes > max(spec.dtype.size, 4):
-        return f"the states of a thread's columns take {own} bytes; at most {MOST_STATE_BYTES} stay in registers"
+        return f"the partial results of a thread take {own} bytes; registers hold at most {MOST_STATE_BYTES}"
     return None
 
 
@@ -81,15 +81,15 @@ class ColumnsConfig(Config):
         """Blocks are neither small nor thin, and few kinds of loads come before a second launch."""
         threads = self.columns_x * self.rows_y
         if threads < 128:
-            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: 128 and more are of use"
+            return f"a block of {self.columns_x} x {self.rows_y} has only {threads} threads; tuning tries 128 and more"
         if self.columns_x == 128 and self.rows_y > 1:
-            return "128 threads side by side have none below them: few rows keep no more busy"
+            return "columns_x 128 is for few rows, and is tried with rows_y 1 alone"
         if threads == 1024 and self.columns_x > 32:
-            return "1024 threads are 16 or 32 side by side: wider strips are too few"
+            return "blocks of 1024 threads are tried with columns_x 16 or 32: wider strips would be too few"
         if self.combine is Combine.SECOND_PASS and self.rows_y == 1:
-            return "few rows leave nothing to a second launch"
+            return "rows_y 1 is for few rows, which need no second launch"
         if self.combine is Combine.SECOND_PASS and threads == 1024:
-            return "8 loads of 16 bytes do not stay in the 64 registers that 1024 threads have each"
+            return "with 1024 threads per block each has 64 registers, too few for 8 loads of 16 bytes in flight"
         return few_second_passes(self.combine, self.unroll, self.vec_bytes, self.load_modifier)
 
 
@@ -125,7 +125,7 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
     ) -> str | None:
         """Neighbouring columns."""
         if form(extents) is not Form.COLUMNS:
-            return "it takes columns"
+            return "it only reduces the columns of a matrix"
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: ColumnsConfig) -> Iterator[Extents]:
@@ -251,11 +251,11 @@ class Stream(ReductionAlgorithm[StreamConfig]):
     ) -> str | None:
         """One matrix without gaps, of at most as many columns as a block has threads."""
         if form(extents) is not Form.COLUMNS or extents["outer"] != 1:
-            return "it takes the columns of one matrix"
+            return "it only reduces the columns of a single matrix"
         if extents["row_pitch"] != extents["inner"]:
-            return "it takes rows without gaps"
+            return "it supports only rows without gaps between them"
         if extents["inner"] > config.threads_per_block:
-            return f"it takes at most {config.threads_per_block} columns"
+            return f"it supports at most {config.threads_per_block} columns"
         return None
 
     def edge_cases(self, spec: ReductionSpec, config: StreamConfig) -> Iterator[Extents]:

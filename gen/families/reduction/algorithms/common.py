@@ -78,7 +78,7 @@ def outputs(spec: ReductionSpec) -> tuple[str, ...]:
 
 def holds_no_element(spec: ReductionSpec, vec_bytes: int) -> str | None:
     """Why vectors of so many bytes cannot be loaded: an element is larger."""
-    return f"vec_bytes {vec_bytes} holds no {spec.dtype.name}" if vec_bytes < spec.dtype.size else None
+    return f"vec_bytes {vec_bytes} is smaller than one {spec.dtype.name}" if vec_bytes < spec.dtype.size else None
 
 
 def never_resident(combine: Combine, threads_per_block: int, blocks_per_sm: int) -> str | None:
@@ -89,7 +89,7 @@ def never_resident(combine: Combine, threads_per_block: int, blocks_per_sm: int)
     """
     threads = threads_per_block * blocks_per_sm
     if combine is Combine.FLAGS and threads > MAX_THREADS_PER_MULTIPROCESSOR:
-        return f"blocks that wait for each other never run at once: {threads} threads"
+        return f"blocks that wait for each other must be resident, and no multiprocessor holds {threads} threads"
     return None
 
 
@@ -97,7 +97,7 @@ def not_resident(combine: Combine, threads_per_block: int, blocks_per_sm: int, l
     """Why a device cannot hold all blocks of a launch at once, which one block that waits for the others needs."""
     resident = limits.threads_per_multiprocessor // threads_per_block
     if combine is Combine.FLAGS and blocks_per_sm > resident:
-        return f"a multiprocessor holds {resident} blocks of {threads_per_block} threads"
+        return f"a multiprocessor of this device holds only {resident} blocks of {threads_per_block} threads"
     return None
 
 
@@ -114,7 +114,7 @@ def few_second_passes(combine: Combine, unroll: int, vec_bytes: int, load_modifi
     usual = unroll == 8 and vec_bytes == 16 and load_modifier is LoadModifier.DEFAULT
     if combine is not Combine.SECOND_PASS or usual:
         return None
-    return "a second launch follows 8 plain loads of 16 bytes"
+    return "a second launch is tried with unroll 8, vec_bytes 16 and the default cache operator"
 
 
 def arguments(combine: Combine, tickets: Expr | None) -> tuple[str, ...]:

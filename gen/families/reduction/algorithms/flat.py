@@ -74,7 +74,7 @@ def beyond_span(extents: Extents) -> str | None:
         outer, n, inner = extents.get("outer", 1), extents["n"], extents.get("inner", 1)
         across = (outer - 1) * extents.get("outer_pitch", 0) if outer else 0
         span = across + (n - 1) * extents.get("row_pitch", 1) + inner
-    return f"it takes arrays that span less than {MOST_SPAN} elements" if span >= MOST_SPAN else None
+    return f"it supports only arrays that span less than {MOST_SPAN} elements" if span >= MOST_SPAN else None
 
 
 def _numbers(axes: int, *matrix: str) -> tuple[tuple[DType, Expr], ...]:
@@ -85,11 +85,11 @@ def _numbers(axes: int, *matrix: str) -> tuple[tuple[DType, Expr], ...]:
 def _beyond_axes(axes: int, extents: Extents, matrix: tuple[Form, ...], what: str) -> str | None:
     """Why a kernel for a matrix, two or four axes does not take these sizes; those with more axes than needed do."""
     if axes == 1:
-        return None if form(extents) in matrix else f"it takes {what}"
+        return None if form(extents) in matrix else f"it only reduces {what}"
     if form(extents) is not Form.STRIDED:
-        return "it takes arrays whose axes do not merge to a matrix"
+        return "it is for arrays whose axes do not merge to a matrix"
     if axes == 2 and any(extents[name] > 1 for name in ("k0", "k1", "r0", "r1")):
-        return "it takes at most two kept and two reduced axes"
+        return "it supports at most two kept and two reduced axes"
     return None
 
 
@@ -118,15 +118,15 @@ class FlatColumnsConfig(Config):
     def illegal(self) -> str | None:
         """A result has a thread at least; and where nothing is combined, no more."""
         if self.columns > self.threads_per_block:
-            return f"{self.threads_per_block} threads have no more than a result each"
+            return f"a block of {self.threads_per_block} threads computes at most one result per thread"
         if self.combine is Combine.ALONE and self.columns < self.threads_per_block:
-            return f"threads that have a result each have as many: {self.threads_per_block}"
+            return f"with a thread for each result, columns must be threads_per_block, {self.threads_per_block}"
         return None
 
     def unsearched(self) -> str | None:
         """What is loaded stays in registers."""
         if self.unroll == 16 and self.threads_per_block == 1024:
-            return "16 loads in flight do not stay in the 64 registers that 1024 threads have each"
+            return "with 1024 threads per block each has 64 registers, too few for 16 loads in flight"
         return None
 
 
@@ -146,7 +146,7 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
     def illegal(self, spec: ReductionSpec, config: FlatColumnsConfig) -> str | None:
         """There are several results; the states of a block fit into shared memory."""
         if spec.axis is None:
-            return "a whole array has one result"
+            return "a reduction of the whole array has a single result"
         return no_shared_room(spec, spec.dtype.size, config.threads_per_block)
 
     def unsupported_extents(
@@ -272,7 +272,11 @@ class FlatRowsConfig(Config):
 
     def illegal(self) -> str | None:
         """Vectors are for rows between others."""
-        return "vectors of rows without others between them are for rows" if self.vec_bytes and self.axes == 1 else None
+        return (
+            "with axes 1 vector loads are left to the algorithm rows: vec_bytes must be 0"
+            if self.vec_bytes and self.axes == 1
+            else None
+        )
 
     @property
     def threads_per_block(self) -> int:
@@ -297,7 +301,7 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
         if spec.axis == ():
             return "no axis is reduced: there are no rows"
         if spec.axis is None and config.axes == 1:
-            return "a whole array without gaps is one row"
+            return "a reduction of the whole array has a single row"
         return holds_no_element(spec, config.vec_bytes) if config.vec_bytes else None
 
     def unsupported_extents(
@@ -307,9 +311,9 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
         if found := _beyond_axes(config.axes, extents, (Form.WHOLE, Form.ROWS), "rows"):
             return found
         if "outer" not in extents:
-            return "it takes rows"
+            return "it only reduces rows"
         if extents["n"] > MOST_OF_ROW_THREAD * config.group:
-            return f"it takes at most {MOST_OF_ROW_THREAD} elements of a result a thread"
+            return f"it supports at most {MOST_OF_ROW_THREAD} elements of a result per thread"
         return beyond_span(extents) or beyond_grid(self.blocks(config).at(extents))
 
     def inputs(self, spec: ReductionSpec, config: FlatRowsConfig) -> dict[str, object]:

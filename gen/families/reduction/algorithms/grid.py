@@ -81,7 +81,7 @@ class Sharing(ReductionAlgorithm[C]):
     def unsupported_extents(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:
         """Rows of neighbouring elements."""
         if form(extents) not in (Form.WHOLE, Form.ROWS):
-            return "it takes elements that follow each other along the reduced axes"
+            return "it supports only elements that are contiguous along the reduced axes"
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: C) -> Iterator[Extents]:
@@ -159,7 +159,7 @@ class GridConfig(SharingConfig):
     def unsearched(self) -> str | None:
         """Past the first-level cache, and before a second launch, what is searched is what may pay."""
         if self.load_modifier is LoadModifier.CG and self.vec_bytes < 16:
-            return "what is loaded past the first-level cache is loaded 16 bytes at a time"
+            return "loads that bypass L1 (cg) are tried with vec_bytes 16 alone"
         few = few_second_passes(self.combine, self.unroll, self.vec_bytes, self.load_modifier)
         return few or beyond_resident(self.threads_per_block, self.blocks_per_sm)
 
@@ -234,11 +234,9 @@ class ClusterConfig(SharingConfig):
     def unsearched(self) -> str | None:
         """Narrow vectors spread a small array over more threads; several clusters serve long rows."""
         if self.vec_bytes < 16 and (self.unroll > 2 or self.blocks_per_sm != ALONE):
-            return "vectors under 16 bytes serve one cluster that reads little"
+            return "vec_bytes under 16 is for little data: it is tried with one cluster per row and unroll 2"
         if self.blocks_per_sm != ALONE and (self.blocks_per_cluster < LARGEST_CLUSTER or self.unroll < 4):
-            return (
-                f"where a row has several clusters they have {LARGEST_CLUSTER} blocks, and 4 loads a thread in flight"
-            )
+            return f"several clusters per row are tried with {LARGEST_CLUSTER} blocks per cluster and unroll 4 or more"
         return beyond_resident(self.threads_per_block, self.blocks_per_sm)
 
 
@@ -262,12 +260,12 @@ class Cluster(Sharing[ClusterConfig]):
     def illegal(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
         """A result has more than one element, which the blocks of a cluster share."""
         if spec.axis == ():
-            return "no axis is reduced: a cluster of blocks would share single elements"
+            return "no axis is reduced: the blocks of a cluster would share single elements"
         return super().illegal(spec, config)
 
     def unsearched(self, spec: ReductionSpec, config: ClusterConfig) -> str | None:
         """Vectors under 16 bytes spread a small array over more threads; rows are many."""
-        return "rows are read 16 bytes at a time" if has_rows(spec) and config.vec_bytes < 16 else None
+        return "for rows tuning tries vec_bytes 16 alone" if has_rows(spec) and config.vec_bytes < 16 else None
 
     def unsupported_extents(
         self, spec: ReductionSpec, config: ClusterConfig, extents: Extents, limits: Limits
@@ -278,9 +276,9 @@ class Cluster(Sharing[ClusterConfig]):
         """
         threads = config.blocks_per_cluster * config.threads_per_block
         if extents.get("outer", 1) > 1 and extents["n"] < threads:
-            return f"it takes an element at least of each of several rows a thread of {threads}"
+            return f"with several rows, each must have at least one element per thread, {threads}"
         if config.blocks_per_sm == ALONE and extents["n"] > MOST_OF_CLUSTERED_THREAD * threads:
-            return f"it takes at most {MOST_OF_CLUSTERED_THREAD} elements of a row a thread"
+            return f"it supports at most {MOST_OF_CLUSTERED_THREAD} elements of a row per thread"
         return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: ReductionSpec, config: ClusterConfig) -> Iterator[Extents]:
@@ -363,7 +361,7 @@ class Strided(ReductionAlgorithm[StridedConfig]):
     ) -> str | None:
         """Only what has no simpler form."""
         if form(extents) is not Form.STRIDED:
-            return "it takes arrays whose axes do not merge to a matrix"
+            return "it is for arrays whose axes do not merge to a matrix"
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: StridedConfig) -> Iterator[Extents]:

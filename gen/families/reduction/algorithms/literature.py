@@ -61,12 +61,12 @@ class BlockPartials(ReductionAlgorithm[C]):
 
     def illegal(self, spec: ReductionSpec, config: C) -> str | None:
         """They add f32s, as in the literature."""
-        return None if spec == ReductionSpec() else "it computes the sum of a whole array of f32"
+        return None if spec == ReductionSpec() else "it only computes the sum of a whole array of f32"
 
     def unsupported_extents(self, spec: ReductionSpec, config: C, extents: Extents, limits: Limits) -> str | None:
         """One block for each share: the grid must hold them all."""
         if form(extents) is not Form.WHOLE:
-            return "it takes arrays without gaps"
+            return "it supports only arrays without gaps"
         return beyond_grid(self.blocks(config).at(extents))
 
     def edge_cases(self, spec: ReductionSpec, config: C) -> Iterator[Extents]:
@@ -187,7 +187,7 @@ class TreeConfig(BlocksConfig):
     def illegal(self) -> str | None:
         """What is unrolled is the interleaved tree."""
         if self.pairs is not Pairs.INTERLEAVED and self.loop is not Loop.LOOP:
-            return f"{self.pairs.value} pairs are added in a loop"
+            return f"{self.pairs.value} pairs are only written with a loop"
         return None
 
 
@@ -270,7 +270,7 @@ class Nested(BlockPartials[NestedConfig]):
         if config.children is Children.WHOLE or blocks <= MOST_BLOCKS:
             return reason
         return (
-            f"its {blocks} blocks launch a grid each, and room is made for those of {MOST_BLOCKS}: it takes up to "
+            f"each of its {blocks} blocks launches a grid, and room is reserved for {MOST_BLOCKS}: it supports up to "
             f"{MOST_BLOCKS * config.threads_per_block} elements"
         )
 

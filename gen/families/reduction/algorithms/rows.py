@@ -52,13 +52,13 @@ class RowsConfig(Config):
     def illegal(self) -> str | None:
         """More threads than a warp's are the block's."""
         if self.group > WARP and (self.group != self.threads_per_block or self.rows_at_once > 1):
-            return f"{self.group} threads that share a row are the whole block, which reads one row at once"
+            return f"{self.group} threads per row must be the whole block, which reads one row at a time"
         return None
 
     def unsearched(self) -> str | None:
         """What is loaded stays in registers."""
         loads = self.rows_at_once * self.unroll
-        return f"{loads} loads in flight do not stay in registers: at most 8 do" if loads > 8 else None
+        return f"a thread would have {loads} loads in flight; registers hold at most 8" if loads > 8 else None
 
 
 LINE_BYTES, SHORT_RUN_SHARE = (
@@ -81,7 +81,7 @@ class Rows(ReductionAlgorithm[RowsConfig]):
     def illegal(self, spec: ReductionSpec, config: RowsConfig) -> str | None:
         """There are rows; a vector holds at least one element."""
         if not has_rows(spec):
-            return "a whole array is one row"
+            return "a reduction of the whole array has a single row"
         return holds_no_element(spec, config.vec_bytes)
 
     def unsupported_extents(
@@ -89,10 +89,10 @@ class Rows(ReductionAlgorithm[RowsConfig]):
     ) -> str | None:
         """Rows of neighbouring elements."""
         if form(extents) not in (Form.WHOLE, Form.ROWS):
-            return "it takes elements that follow each other along the reduced axes"
+            return "it supports only elements that are contiguous along the reduced axes"
         alone = config.group > WARP and extents.get("outer", 1) >= MANY_ROWS
         if extents["n"] > MOST_OF_THREAD * config.group and not alone:
-            return f"it takes at most {MOST_OF_THREAD} elements of a row a thread"
+            return f"it supports at most {MOST_OF_THREAD} elements of a row per thread"
         return beyond_grid(self.blocks(config).at(extents))
 
     def edge_cases(self, spec: ReductionSpec, config: RowsConfig) -> Iterator[Extents]:
@@ -180,7 +180,7 @@ class ShortRowsConfig(Config):
     def unsearched(self) -> str | None:
         """What is loaded stays in registers."""
         loads = self.length * self.rows_at_once
-        return f"{loads} elements do not stay in registers: at most 32 do" if loads > 32 else None
+        return f"a thread would hold {loads} elements; registers hold at most 32" if loads > 32 else None
 
 
 class ShortRows(ReductionAlgorithm[ShortRowsConfig]):
@@ -198,16 +198,16 @@ class ShortRows(ReductionAlgorithm[ShortRowsConfig]):
         """There are rows; of one element where no axis is reduced."""
         if spec.axis == () and config.length > 1:
             return "no axis is reduced: rows have one element"
-        return None if has_rows(spec) else "a whole array is one row"
+        return None if has_rows(spec) else "a reduction of the whole array has a single row"
 
     def unsupported_extents(
         self, spec: ReductionSpec, config: ShortRowsConfig, extents: Extents, limits: Limits
     ) -> str | None:
         """Rows of neighbouring elements, of this length."""
         if form(extents) not in (Form.WHOLE, Form.ROWS):
-            return "it takes elements that follow each other along the reduced axes"
+            return "it supports only elements that are contiguous along the reduced axes"
         if extents["n"] != config.length:
-            return f"it takes rows of {config.length} elements"
+            return f"it supports only rows of {config.length} elements"
         return beyond_grid(self.blocks(config).at(extents))
 
     def inputs(self, spec: ReductionSpec, config: ShortRowsConfig) -> dict[str, object]:
@@ -324,19 +324,21 @@ class Single(ReductionAlgorithm[SingleConfig]):
         if found := holds_no_element(spec, config.vec_bytes):
             return found
         if config.block_reduce is BlockReduce.SUMS and not state_of(spec).is_sum:
-            return "the instruction that adds up a warp's states is there for sums of integers"
+            return "redux.sync, which adds over a warp, exists only for sums of integers"
         return None
 
     def unsearched(self, spec: ReductionSpec, config: SingleConfig) -> str | None:
         """One thread takes 32 states where two are one operation away."""
         if config.block_reduce is BlockReduce.SHARED and not state_of(spec).light:
-            return "states of several numbers are handed on by shuffles: one thread would take long over 32 of them"
+            return (
+                "partial results of several numbers are combined by shuffles: one thread would take long for 32 of them"
+            )
         return None
 
     def infeasible(self, spec: ReductionSpec, config: SingleConfig, limits: Limits) -> str | None:
         """The instruction that adds up a warp's integers is there from sm_80 on."""
         if config.block_reduce is BlockReduce.SUMS and not limits.has_warp_sums:
-            return f"{limits.arch} has no instruction that adds up a warp's integers"
+            return f"{limits.arch} has no redux.sync, which adds integers over a warp"
         return None
 
     def unsupported_extents(
@@ -344,8 +346,8 @@ class Single(ReductionAlgorithm[SingleConfig]):
     ) -> str | None:
         """One result of few elements, which follow each other."""
         if form(extents) is not Form.WHOLE:
-            return "its one block reduces elements that follow each other to one result"
-        return f"its one block takes at most {MOST_OF_BLOCK} elements" if extents["n"] > MOST_OF_BLOCK else None
+            return "its one block only reduces contiguous elements to a single result"
+        return f"its one block supports at most {MOST_OF_BLOCK} elements" if extents["n"] > MOST_OF_BLOCK else None
 
     def edge_cases(self, spec: ReductionSpec, config: SingleConfig) -> Iterator[Extents]:
         """Arrays of which the last round has 1, 2, all but 1 and all elements."""

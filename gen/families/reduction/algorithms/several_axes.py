@@ -48,7 +48,7 @@ MULTI_ROWS_INSTRUCTIONS = {64: (35, 600), 32: (25, 350)}
 MULTI_COLUMNS_INSTRUCTIONS = {64: (25, 500), 32: (13, 250)}
 """From row to row over several axes, and to find the first place and the way by quotients, for bits of an index."""
 _INDEX_HELP = "bits of element indices; 32: for small arrays only"
-_FEW_WIDE = "indices of 64 bits are for the largest arrays, and go with unroll 4"
+_FEW_WIDE = "64-bit indices are for the largest arrays, and are tried with unroll 4 alone"
 _FEW_ROWS_Y = 16  # threads below each other: an edge case is not too large for more blocks than these
 BLOCKS_PER_SM = 8  # that share results, for each multiprocessor
 
@@ -99,9 +99,9 @@ class MultiRowsConfig(Config):
     def illegal(self) -> str | None:
         """Only whole blocks share a result, or read tiles."""
         if self.group < THREADS_PER_BLOCK and self.blocks_per_sm != BLOCKS_PER_SM:
-            return f"a group of {self.group} threads shares its result with no other block"
+            return f"groups of {self.group} threads share no result with other blocks: blocks_per_sm has no effect"
         if self.group < THREADS_PER_BLOCK and self.tiles:
-            return f"a group of {self.group} threads reads no tiles of a block"
+            return f"groups of {self.group} threads are not whole blocks, which tiles need"
         return None
 
     def unsearched(self) -> str | None:
@@ -132,13 +132,13 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
     ) -> str | None:
         """Neighbouring elements along the fastest reduced axis."""
         if form(extents) is not Form.STRIDED or extents["rs3"] != 1:
-            return "it takes arrays whose axes do not merge to a matrix, of neighbours along the last reduced axis"
+            return "it is for arrays whose axes do not merge to a matrix, contiguous along the last reduced axis"
         if config.index_bits == 32:
             items, length = config.vec_bytes // spec.dtype.size, extents["r3"]
             if found := beyond_span(extents):
                 return found
             if extents["n"] // max(length, 1) * (length // items + _ends(length, items)) >= MOST_SPAN:
-                return f"its rows have more than {MOST_SPAN} slots"
+                return f"its rows have {MOST_SPAN} vectors or more, which 32-bit indices cannot count"
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def inputs(self, spec: ReductionSpec, config: MultiRowsConfig) -> Mapping[str, object]:
@@ -315,7 +315,7 @@ class MultiColumnsConfig(Config):
         threads = self.columns_x * self.rows_y
         least, most = (64, 256) if self.columns_x < 16 else (128, 512)
         if not least <= threads <= most:
-            return f"{self.columns_x} x {self.rows_y} are {threads} threads of a block: {least} to {most} are of use"
+            return f"a block of {self.columns_x} x {self.rows_y} has {threads} threads; tuning tries {least} to {most}"
         if self.index_bits == 64 and self.unroll != 4:
             return _FEW_WIDE
         return None
@@ -336,7 +336,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     def illegal(self, spec: ReductionSpec, config: MultiColumnsConfig) -> str | None:
         """There are columns; their states fit into shared memory."""
         if not spec.axis:
-            return "a whole array, or one of which no axis is reduced, has no columns"
+            return "there are no columns where all axes or no axis is reduced"
         return holds_no_element(spec, config.vec_bytes) or no_shared_room(
             spec, config.vec_bytes, config.columns_x * config.rows_y
         )
@@ -350,7 +350,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     ) -> str | None:
         """Neighbouring elements along the fastest kept axis."""
         if form(extents) is not Form.STRIDED or extents["ks3"] != 1:
-            return "it takes arrays whose axes do not merge to a matrix, of neighbours along the last kept axis"
+            return "it is for arrays whose axes do not merge to a matrix, contiguous along the last kept axis"
         if config.index_bits == 32 and (found := beyond_span(extents)):
             return found
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))

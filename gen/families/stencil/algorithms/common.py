@@ -272,7 +272,7 @@ class StencilAlgorithm(Algorithm[StencilSpec, C]):
     @override
     def illegal_spec(self, spec: StencilSpec) -> str | None:
         if super().illegal_spec(spec) is None and spec.reassociate and not self.reassociates:
-            return "it adds terms in the order of the weights, and the spec has them reassociated"
+            return "it adds terms in the order of the weights, and the spec asks for reassociated ones"
         return super().illegal_spec(spec)
 
     @override
@@ -479,7 +479,7 @@ def too_small_for_warps(spec: StencilSpec, extents: Extents) -> str | None:
     """Why an array is too small for warps that have a vector of cells in each lane; None if it is not."""
     cells, lanes = cells_of(spec, extents), WARP * cells_of_vector(spec)
     if cells < LITTLE_CELLS:
-        return f"{cells} cells are few for a large device: each should have a thread"
+        return f"{cells} cells are too few for several per thread: each should have its own thread"
     if len(spec.axes) > 1 and extents["cols"] * _FEW_LANES < lanes:
-        return f"rows of {extents['cols']} cells fill few of the {lanes} that a warp has side by side"
+        return f"rows of {extents['cols']} cells are short: a warp covers {lanes} cells along a row"
     return None

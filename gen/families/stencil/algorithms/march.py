@@ -117,26 +117,26 @@ class March(StencilAlgorithm[MarchConfig]):
         if found := beyond_axes(spec, 3) or ends_differ(spec):
             return found
         if (cells := config.rows * cells_of_vector(spec)) > WARP:
-            return f"a lane has {cells} cells of a plane; {WARP} bits say what becomes of them"
+            return f"a lane has {cells} cells of a plane; its bit mask has {WARP} bits"
         block = _Block.of(spec, config)
         needed, most = config.blocks_per_sm * block.shared_bytes, MAX_SHARED_BYTES_PER_BLOCK
         if needed > most:
-            return f"the planes of its blocks take {needed} bytes of shared memory; there are {most} at most"
+            return f"the planes of its resident blocks need {needed} bytes of shared memory; there are at most {most}"
         if config.threads_per_block > MAX_THREADS_PER_BLOCK:
-            return f"its blocks have {config.threads_per_block} threads; there are {MAX_THREADS_PER_BLOCK} at most"
+            return f"a block would have {config.threads_per_block} threads; CUDA allows at most {MAX_THREADS_PER_BLOCK}"
         if config.steps == 1:
             return None
         if config.ring < _LEAST_RING_TO_HAND_ON and hands_on(spec, config):
-            return f"its levels look at two planes, and of {config.ring} one is on its way"
+            return f"each fused step reads two planes in shared memory, and a ring of {config.ring} loads one ahead"
         if config.warps_across > 1:
-            return "fused steps have warps side by side down the rows alone"
+            return "with fused steps all warps of a block lie down the rows: warps_across must be 1"
         for axis, boundary in zip(spec.axes, spec.boundaries, strict=True):
             if boundary not in FUSED_BOUNDARIES:
-                return f"fused steps would need {boundary} {axis} at every level"
+                return f"fused steps do not support the boundary {boundary} of {axis}"
         if min(block.own_rows, block.own_lanes) < 1:
-            return f"{config.steps} steps use up all that a block computes"
+            return f"the halo of {config.steps} steps leaves a block no cells to write"
         if max(reach_of(spec).up, reach_of(spec).down) > config.rows:
-            return f"rows of a plane must come from the next warp, which has {config.rows}"
+            return f"the weights reach over more than the {config.rows} rows of the next warp"
         return None
 
     def unsearched(self, spec: StencilSpec, config: MarchConfig) -> str | None:
@@ -146,10 +146,10 @@ class March(StencilAlgorithm[MarchConfig]):
         if needed > allowed:
             return f"it needs about {needed} registers a thread, and {warps} warps leave {allowed}"
         if len(spec.taps) * config.rows * config.steps * cells_of_vector(spec) > _MAX_TERMS_OF_LANE:
-            return "its code would be too long"
+            return "its unrolled code would be too long for the instruction cache"
         block = _Block.of(spec, config)
         if config.steps > 1 and 2 * block.own_rows * block.own_lanes < block.plane_rows * WARP:
-            return "its steps use up most of what a block computes"
+            return "the halo of its steps is more than half of what a block computes"
         return None
 
     def infeasible(self, spec: StencilSpec, config: MarchConfig, limits: Limits) -> str | None:
@@ -163,16 +163,16 @@ class March(StencilAlgorithm[MarchConfig]):
     ) -> str | None:
         """Its warps need as many cells as those of `stream`, its blocks planes to march through, a device blocks."""
         if (planes := extents["planes"]) < reach_of(spec).deep:
-            return f"{planes} planes are few: blocks bring {reach_of(spec).deep} for each cell"
+            return f"{planes} planes are too few: each cell reads from {reach_of(spec).deep}"
         least = _least_planes(spec, config) * (1 if config.steps == 1 else 2)
         blocks = _blocks(spec, config).tiles.at(extents) * max(planes // least, 1)
         if found := idle_multiprocessors(blocks, limits):
             return found
         wide, cols = _Block.of(spec, config).own_lanes * cells_of_vector(spec), extents["cols"]
         if config.warps_across > 1 and -(-cols // wide) * wide > _MOST_COVERED * cols:
-            return f"blocks of {wide} columns leave much of the last ones outside rows of {cols}"
+            return f"blocks of {wide} columns do not fit rows of {cols}: too many threads lie outside"
         if not moves_vectors(spec, extents, alignment):
-            return f"its vectors of {VECTOR_BYTES} bytes need rows that begin at multiples of them"
+            return f"its vector loads need rows that are aligned to {VECTOR_BYTES} bytes"
         return too_small_for_warps(spec, extents)
 
     @override

@@ -65,7 +65,7 @@ class OverlappedConfig(Config):
         """The segments must fit in static shared memory."""
         needed = self.warps * self.vectors * 32 * 16
         if needed > STATIC_SHARED_BYTES:
-            return f"its segments take {needed} bytes of shared memory; there are {STATIC_SHARED_BYTES}"
+            return f"its segments need {needed} bytes; static shared memory has at most {STATIC_SHARED_BYTES}"
         return None
 
 
@@ -87,10 +87,10 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         reach, rim, cells = reach_of(spec), rim_of(spec), _cells(spec, config)
         near = max(reach.side + (spec.boundary == ("mirror",)), rim.left, rim.right)
         if near > cells:
-            return f"a lane has {cells} cells; {near} next to an end must be of one lane"
+            return f"a lane has {cells} cells, and the {near} cells next to an end must belong to one lane"
         used = sum(_halos(spec, config))
         if 2 * used > 32 * cells:
-            return f"{config.steps} steps use up {used} of the {32 * cells} cells of a warp"
+            return f"the halo of {config.steps} steps takes {used} of the {32 * cells} cells of a warp, more than half"
         return None
 
     def unsearched(self, spec: StencilSpec, config: OverlappedConfig) -> str | None:

@@ -121,28 +121,30 @@ class Persistent(StencilAlgorithm[PersistentConfig]):
         if found := beyond_axes(spec, 2):
             return found
         if any((before == "wrap") != (after == "wrap") for before, after in spec.ends):
-            return "where one end of an axis wraps, the other must"
+            return "if one end of an axis wraps, the other must wrap too"
         halo, reach, rim = Halo.of(spec, config), reach_of(spec), rim_of(spec)
         if 4 * halo.rows >= config.tile_rows or 6 * halo.lanes >= WARP:
-            return f"{config.steps} steps use up {halo.rows} rows and {halo.lanes} lanes on each side of a tile"
+            return (
+                f"a tile is too small for a halo of {halo.rows} rows and {halo.lanes} lanes, for {config.steps} steps"
+            )
         for held, what, far, ends in (
-            (config.rows, "rows per warp", max(reach.up, reach.down, rim.up, rim.down), spec.ends[0]),
+            (config.rows, "rows of a warp", max(reach.up, reach.down, rim.up, rim.down), spec.ends[0]),
             (config.cells, "cells of a lane", max(reach.side, rim.left, rim.right), spec.ends[1]),
         ):
             if far + ("mirror" in ends) > held:  # of a mirror image the first cell is the second inside
                 return f"the weights reach over more than the {held} {what}"
         if (taken := _shared_bytes(spec, config)) > _MOST_SHARED_BYTES:
-            return f"the rows that warps hand on take {taken} bytes of shared memory, more than {_MOST_SHARED_BYTES}"
+            return f"the rows that warps exchange need {taken} bytes of shared memory, more than {_MOST_SHARED_BYTES}"
         return None
 
     def unsearched(self, spec: StencilSpec, config: PersistentConfig) -> str | None:
         """The instruction cache must hold a step, and registers the cells of a lane."""
         terms = len(spec.taps) * config.rows * config.cells * (spec.accumulator.size // 4)
         if terms > _MAX_UNROLLED_TERMS:
-            return f"the {terms} terms of a step are written out: a loop of more than {_MAX_UNROLLED_TERMS} is too long"
+            return f"its unrolled loop has {terms} terms; more than {_MAX_UNROLLED_TERMS} exceed the instruction cache"
         needed, allowed = registers(spec, config), max_registers_per_thread(config.warps)
         if needed > allowed:
-            return f"it needs about {needed} registers a thread, and {config.warps} warps leave {allowed}"
+            return f"it needs about {needed} registers per thread, and {config.warps} warps leave {allowed}"
         return None
 
     def unsupported_extents(
@@ -151,15 +153,15 @@ class Persistent(StencilAlgorithm[PersistentConfig]):
         """A tile must lie inside the array, and all tiles be on multiprocessors at the same time."""
         rows, cols = extents["rows"], extents["cols"]
         if rows < config.tile_rows or cols < config.tile_cols:
-            return f"{rows} x {cols} cells are less than a tile of {config.tile_rows} x {config.tile_cols}"
+            return f"{rows} x {cols} cells are smaller than a tile of {config.tile_rows} x {config.tile_cols}"
         if cols % config.cells != 0:
-            return f"{cols} columns are no multiple of the {config.cells} that a lane has"
+            return f"{cols} columns are not a multiple of the {config.cells} cells of a lane"
         if rows > _LONGEST or cols > _LONGEST:
             return "it counts rows and columns in 32 bits"
         blocks = Tiles.of(spec, config).count.at(extents)
         if blocks > limits.multiprocessors:
             return (
-                f"its {blocks} tiles must be on multiprocessors at the same time, and the device has "
+                f"its {blocks} blocks must be resident at the same time, one per multiprocessor, and the device has "
                 f"{limits.multiprocessors}"
             )
         return super().unsupported_extents(spec, config, extents, limits)

@@ -102,7 +102,7 @@ class PipelinedConfig(Config):
     def illegal(self) -> str | None:
         """Shared memory is static."""
         if self.shared_bytes > STATIC_SHARED_BYTES:
-            return f"rows on their way and handed on take {self.shared_bytes} bytes, more than {STATIC_SHARED_BYTES}"
+            return f"its rows need {self.shared_bytes} bytes; static shared memory has at most {STATIC_SHARED_BYTES}"
         return None
 
 
@@ -128,10 +128,10 @@ class Pipelined(StencilAlgorithm[PipelinedConfig]):
         words = spec.accumulator.size // 4
         terms = spec.operations * config.levels * config.rows * cells_of_lane(spec, config) * words
         if terms > _MAX_UNROLLED_TERMS:
-            return f"the {terms} terms of a turn are written out: a loop of more than {_MAX_UNROLLED_TERMS} is too long"
+            return f"its unrolled loop has {terms} terms; more than {_MAX_UNROLLED_TERMS} exceed the instruction cache"
         needed, allowed = registers(spec, config), most_registers(config)
         if needed > allowed:
-            return f"it needs about {needed} registers a thread, and {config.blocks_per_sm} blocks leave {allowed}"
+            return f"it needs about {needed} registers per thread, and {config.blocks_per_sm} blocks leave {allowed}"
         return None
 
     def infeasible(self, spec: StencilSpec, config: PipelinedConfig, limits: Limits) -> str | None:

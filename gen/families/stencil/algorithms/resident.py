@@ -66,7 +66,7 @@ class ResidentConfig(Config):
     def illegal(self) -> str | None:
         """One block that has all cells may take all memory."""
         if self.steps == 0 and self.blocks_per_sm > 1:
-            return "the only block of a launch shares no multiprocessor"
+            return "steps 0 launches a single block: blocks_per_sm must be 1"
         return None
 
 
@@ -91,18 +91,20 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         """The axis must be one, and what lies past both its ends be found in the same part."""
         image = image_of(spec)
         if config.along >= len(image.axes):
-            return f"{len(image.axes)} axes are shared along the first or the last of them, not along {config.along}"
+            return f"there is no axis {config.along}: axes are numbered from 0, and the array has {len(image.axes)}"
         if config.cells_across and _others(image, config)[1] < 0:
-            return "there is no other axis"
+            return "an array of one axis has no other axis for cells_across"
         before, after = image.ends[config.along]
         if before != after and "wrap" in (before, after) and config.steps:
-            return f"past an end of {image.axes[config.along]} lies the other one, which other blocks have"
+            return (
+                f"{image.axes[config.along]} wraps at one end alone, and other blocks have the cells of the other end"
+            )
         return None
 
     def unsearched(self, spec: StencilSpec, config: ResidentConfig) -> str | None:
         """The code must not be too long."""
         terms = config.unroll * max(config.cells_across, 1) * len(spec.taps)
-        return "its code would be too long" if terms > _MOST_TERMS else None
+        return "its unrolled code would take too long to compile" if terms > _MOST_TERMS else None
 
     def unsupported_extents(
         self, spec: StencilSpec, config: ResidentConfig, extents: Extents, limits: Limits
@@ -112,7 +114,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         if config.cells_across:
             axis = image.axes[_others(image, config)[1]]
             if extents[axis] != config.cells_across:
-                return f"it is for {axis} of {config.cells_across}"
+                return f"it supports only {axis} = {config.cells_across}"
         return super().unsupported_extents(spec, config, extents, limits)
 
     def slow_path_reason(
@@ -124,7 +126,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         length = extents[image_of(spec).axes[config.along]]
         us = step_clocks(spec, config, _lines_computed(spec, config, extents), length, 1, Limits.of("sm_90")) / 1700
         if us > _STEP_US or extents.get(STEPS, 1) < _FEW_STEPS:
-            return f"a step takes one block about {us:.1f} us"
+            return f"its single block would take about {us:.1f} us per step"
         return None
 
     @override

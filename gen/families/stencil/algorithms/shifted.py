@@ -85,16 +85,18 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
         if found := beyond_axes(image_of(spec), 1, 2) or ends_differ(spec):
             return found
         if own_lanes(spec, config) < 1:
-            return f"weights reach {reach_of(spec).side} cells to one side: {config.lanes} lanes leave none that write"
+            return (
+                f"the weights reach {reach_of(spec).side} cells to one side: none of {config.lanes} lanes would write"
+            )
         return None
 
     def unsearched(self, spec: StencilSpec, config: ShiftedConfig) -> str | None:
         """Registers must suffice for all rows, the code not be too long, and most lanes write."""
         needed = registers(spec, config)
         if needed > _MOST_REGISTERS:
-            return f"it needs about {needed} registers a thread; {_MOST_REGISTERS} leave warps enough"
+            return f"it needs about {needed} registers per thread; tuning tries up to {_MOST_REGISTERS}"
         if len(spec.taps) * config.rows * cells_of_vector(spec) > _MOST_TERMS_OF_LANE:
-            return "its code would be too long"
+            return "its unrolled code would be too long for the instruction cache"
         own = own_lanes(spec, config)
         if 2 * own < config.lanes:
             return f"only {own} of {config.lanes} lanes would write"

@@ -75,7 +75,9 @@ class Stacked(StencilAlgorithm[StackedConfig]):
 
     def unsearched(self, spec: StencilSpec, config: StackedConfig) -> str | None:
         """The code must not be too long."""
-        return "its code would be too long" if config.unroll * len(spec.taps) > _MOST_TERMS else None
+        return (
+            "its unrolled code would take too long to compile" if config.unroll * len(spec.taps) > _MOST_TERMS else None
+        )
 
     def unsupported_extents(
         self, spec: StencilSpec, config: StackedConfig, extents: Extents, limits: Limits
@@ -84,7 +86,7 @@ class Stacked(StencilAlgorithm[StackedConfig]):
         slow, *others = spec.axes
         apart = max(extents["in_pitch"], extents["out_pitch"]) * (extents["rows"] if len(others) > 1 else 1)
         if (extents[slow] + spec.shape[0] + config.unroll) * apart >= _PLACES:
-            return f"places of 32 bits are for arrays of fewer than {_PLACES} elements"
+            return f"its 32-bit indices support arrays of fewer than {_PLACES} elements"
         return super().unsupported_extents(spec, config, extents, limits)
 
     @override

@@ -72,7 +72,7 @@ class StreamConfig(Config):
     def unsearched(self) -> str | None:
         """Warps of a large block wait for each other."""
         warps = self.warps_across * self.warps_down
-        return f"blocks of up to 16 warps are tried, and this has {warps}" if warps > 16 else None
+        return f"a block has {warps} warps; tuning tries up to 16" if warps > 16 else None
 
 
 class Stream(StencilAlgorithm[StreamConfig]):
@@ -97,9 +97,9 @@ class Stream(StencilAlgorithm[StreamConfig]):
         needed, warps = registers(spec, config), config.warps_across * config.warps_down
         allowed = max_registers_per_thread(warps)
         if needed > allowed:
-            return f"it needs about {needed} registers a thread, and blocks of {warps} warps leave {allowed}"
+            return f"it needs about {needed} registers per thread, and blocks of {warps} warps leave {allowed}"
         if len(spec.taps) * config.rows * cells_of_vector(spec) > _MAX_TERMS_OF_LANE:
-            return "its code would be too long"
+            return "its unrolled code would be too long for the instruction cache"
         return None
 
     def slow_path_reason(
@@ -107,7 +107,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
     ) -> str | None:
         """Cells that no whole vector of a warp holds are computed one by one."""
         if _slow_share(spec, config, extents, alignment) > _MOST_SLOW:
-            return "many cells lie in no whole vector of a warp, and are computed one by one"
+            return "many cells lie outside whole aligned vectors, and are computed one by one"
         return None
 
     @override

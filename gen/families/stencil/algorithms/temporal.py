@@ -121,10 +121,10 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
     def unsearched(self, spec: StencilSpec, config: TemporalConfig) -> str | None:
         """The instruction cache must hold a round of its loop, and registers the rows of all levels."""
         if config.steps * mirrored_reach_of(spec).high > _MAX_UNROLLED_ROWS:
-            return "a round of its loop would be too long"
+            return "its unrolled loop would be too long for the instruction cache"
         needed, allowed = registers(spec, config), most_registers(config)
         if needed > allowed:
-            return f"it needs about {needed} registers a thread, and {config.warps_per_sm} warps leave {allowed}"
+            return f"it needs about {needed} registers per thread, and {config.warps_per_sm} warps leave {allowed}"
         return None
 
     def infeasible(self, spec: StencilSpec, config: TemporalConfig, limits: Limits) -> str | None:
@@ -270,9 +270,10 @@ def too_narrow(spec: StencilSpec, config: Fused) -> str | None:
     """Why the columns of a warp are too few for its steps; None if they are not."""
     columns = Columns.of(spec, config)
     if 2 * columns.halo > columns.wide:
-        return f"{config.steps} steps use up {columns.halo} of the {columns.wide} columns of a warp"
+        rule = f"more than half of the {columns.wide} columns of a warp"
+        return f"the halo of {config.steps} steps takes {columns.halo} columns, {rule}"
     if rim_of(spec).left > columns.own - columns.left:
-        return "the second warp of a row would read cells that are frozen"
+        return "the frozen cells at the left end would reach into the second warp of a row"
     return None
 
 

@@ -73,17 +73,17 @@ class NaiveConfig(Config):
         plain = self.load_modifier is LoadModifier.DEFAULT
         narrow = self.block_x < WARP
         if self.index_bits == 32 and not (plain and self.coefficients is Coefficients.LITERAL):
-            return "places of 32 bits are offered where everything else is plain"
+            return "32-bit indices are tried with default loads and literal weights alone"
         if narrow != (self.block_y == WARP):
-            return "blocks have 32 rows of threads where a row has fewer than a warp"
+            return "block_y 32 is tried with block_x under 32, and only there"
         if self.block_x == 2 and self.unroll < 4:
-            return "blocks two threads wide are for rows of few cells, of which each computes four"
+            return "block_x 2 is for short rows, and is tried with unroll 4 alone"
         if narrow and not (plain and self.coefficients is Coefficients.LITERAL):
-            return "narrow blocks are for short rows, and are offered where everything else is plain"
+            return "block_x under 32 is tried with default loads and literal weights alone"
         if self.unroll > 1 and not plain:
-            return "a cache operator goes with unroll 1"
+            return "cache operators are tried with unroll 1 alone"
         if self.coefficients is not Coefficients.LITERAL and (self.unroll > 1 or self.block_y != 8 or not plain):
-            return "weights in memory go with 8 rows of threads, unroll 1 and plain loads"
+            return "weights in memory are tried with block_y 8, unroll 1 and default loads alone"
         return None
 
 
@@ -99,7 +99,7 @@ class TiledConfig(Config):
     def unsearched(self) -> str | None:
         """Weights in memory are for comparison: they are offered where everything else is plain."""
         if self.coefficients is not Coefficients.LITERAL and (self.unroll > 1 or self.block_y == 4):
-            return "weights in memory go with 1 or 8 rows of threads, and unroll 1"
+            return "weights in memory are tried with block_y 1 or 8, and unroll 1 alone"
         return None
 
 
@@ -114,7 +114,7 @@ class QueuedConfig(Config):
     def unsearched(self) -> str | None:
         """Weights in memory are for comparison: they are offered where everything else is plain."""
         if self.coefficients is not Coefficients.LITERAL and self.rows != 64:
-            return "weights in memory go with 64 rows"
+            return "weights in memory are tried with rows 64 alone"
         return None
 
 
@@ -133,9 +133,9 @@ class Naive(StencilAlgorithm[NaiveConfig]):
     def illegal(self, spec: StencilSpec, config: NaiveConfig) -> str | None:
         """A line gains nothing by narrow places."""
         if config.index_bits == 32 and len(spec.axes) == 1:
-            return "places of 32 bits are for two and three axes"
+            return "32-bit indices are for two and three axes"
         if spec.reassociate and config.coefficients is not Coefficients.LITERAL:
-            return "weights of a spec whose terms are reassociated are literals"
+            return "with reassociated terms the weights must be literals"
         return None
 
     def unsupported_extents(
@@ -148,7 +148,7 @@ class Naive(StencilAlgorithm[NaiveConfig]):
             rows = extents["rows"] + config.block_y * config.unroll + reach.high
             pitch = max(extents["in_pitch"], extents["out_pitch"]) + config.block_x + reach.wide
             if planes * rows * pitch >= _PLACES_OF_32_BITS:
-                return f"places of 32 bits are for arrays of fewer than {_PLACES_OF_32_BITS} elements"
+                return f"its 32-bit indices support arrays of fewer than {_PLACES_OF_32_BITS} elements"
         return super().unsupported_extents(spec, config, extents, limits)
 
     @override

@@ -45,7 +45,11 @@ class Order(Enum):
         if self is not Order.SQUARE:
             return None
         down, across = tiles.down.at(extents), tiles.across.at(extents)
-        return None if down == across else f"its order needs a square of tiles, and these are {down} x {across}"
+        return (
+            None
+            if down == across
+            else f"its block order needs as many tiles down as across, and these are {down} x {across}"
+        )
 
 
 class MatrixAlgorithm(Algorithm[S, C]):
@@ -162,11 +166,11 @@ def between_vectors(
         pitches: from row to row, as far as there is more than one.
     """
     if alignment < vec_bytes:
-        return f"addresses are multiples of {alignment} bytes, and its vectors have {vec_bytes}"
+        return f"addresses are aligned to {alignment} bytes only, and its vectors need {vec_bytes}"
     for name in (*pitches, *(f"batch{place}{end}" for place in range(spec.batches) for end in ("_in", "_out"))):
         size = spec.dtype.size if "in" in name.split("_") else spec.result.size
         if extents[name] * size % vec_bytes:
-            return f"{name} is {extents[name]}, no multiple of the {vec_bytes // size} elements of its vectors"
+            return f"{name} is {extents[name]}, not a multiple of the {vec_bytes // size} elements of its vectors"
     return None
 
 
@@ -277,23 +281,23 @@ def result_bits(spec: MatrixSpec) -> DType:
 def only_apart(spec: MatrixSpec) -> str | None:
     """Why an algorithm that writes to another array than it reads cannot compute a spec."""
     if isinstance(spec, TransposeSpec) and spec.in_place:
-        return "it writes to another array than it reads"
+        return "it cannot work in place"
     return None
 
 
 def only_moves(spec: TransposeSpec) -> str | None:
     """Why an algorithm that moves elements as they are, to another array, cannot compute a spec."""
-    return "it moves elements as they are" if spec.values is not None else only_apart(spec)
+    return "it cannot change the values of elements" if spec.values is not None else only_apart(spec)
 
 
 def only_gaps_after_rows(spec: TransposeSpec) -> str | None:
     """Why an algorithm that moves elements as they are, along several axes at once, cannot compute a spec."""
-    return "it takes arrays that have gaps after rows alone" if spec.strided else only_moves(spec)
+    return "it supports gaps between rows alone" if spec.strided else only_moves(spec)
 
 
 def only_turns(spec: TransposeSpec) -> str | None:
     """Why an algorithm that moves the elements of matrices, each turned, cannot compute a spec."""
-    return only_moves(spec) or (None if turns(spec) else "it turns matrices, and no axes change their order here")
+    return only_moves(spec) or (None if turns(spec) else "it transposes, and here the axes keep their order")
 
 
 def stays(extents: Extents) -> bool:

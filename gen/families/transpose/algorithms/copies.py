@@ -65,10 +65,10 @@ class RowCopy(MatrixAlgorithm[TransposeSpec, RowCopyConfig]):
     ) -> str | None:
         """Nothing may move within a matrix."""
         if extents["rows"] * extents["cols"] and not stays(extents):
-            return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
+            return f"the {extents['rows']} x {extents['cols']} matrices are transposed: there are no runs to copy"
         runs = matrices(spec).at(extents)
         if runs > MAX_DIVIDEND:
-            return f"there are {runs} runs; it takes {MAX_DIVIDEND} at most"
+            return f"there are {runs} runs; it supports at most {MAX_DIVIDEND}"
         return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: RowCopyConfig) -> Iterator[Extents]:
@@ -170,7 +170,7 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
     def illegal(self, spec: TransposeSpec, config: FlatCopyConfig) -> str | None:
         """Elements are moved in vectors; runs are even if there are some."""
         if config.even and not spec.batches:
-            return "even runs lie along another axis, and here is one run alone: leave `even` out"
+            return "there is only one run, so even has no effect: leave it out"
         return only_moves(spec)
 
     def unsupported_extents(
@@ -178,23 +178,23 @@ class FlatCopy(MatrixAlgorithm[TransposeSpec, FlatCopyConfig]):
     ) -> str | None:
         """Nothing may move within a run, and the axes behind must fit in a grid."""
         if extents["rows"] * extents["cols"] and not stays(extents):
-            return f"the elements of {extents['rows']} x {extents['cols']} matrices move: there are no runs to copy"
+            return f"the {extents['rows']} x {extents['cols']} matrices are transposed: there are no runs to copy"
         vectors = self.vectors(spec).at(extents)
         if config.even and config.threads_per_block % max(vectors, 1):
             return (
-                f"the {config.threads_per_block} threads of its blocks copy no whole runs of {vectors} vectors: their "
+                f"a block of {config.threads_per_block} threads does not copy whole runs of {vectors} vectors: their "
                 "number must divide the threads"
             )
         blocks, *behind = (along.at(extents) for along in self.grid(spec, config))
         threads = blocks * config.threads_per_block * config.unroll
         if threads > MAX_DIVIDEND:
-            return f"threads copy {threads} vectors; it takes {MAX_DIVIDEND} at most"
+            return f"threads copy {threads} vectors; it supports at most {MAX_DIVIDEND}"
         if found := beyond_grid(blocks, *behind):
             return found
         apart = max(spanned(spec, extents, end) for end in ("_in", "_out"))
         furthest = vectors + apart * spec.dtype.size // 16
         if furthest > _VECTOR_INDICES:
-            return f"a vector's index may be {furthest}; it takes {_VECTOR_INDICES} at most"
+            return f"a vector's index may be {furthest}; it supports at most {_VECTOR_INDICES}"
         return None
 
     def edge_cases(self, spec: TransposeSpec, config: FlatCopyConfig) -> Iterator[Extents]:

@@ -59,9 +59,9 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
     def illegal(self, spec: TransposeSpec, config: GatherConfig) -> str | None:
         """Elements are moved as they are, to another array."""
         if len(spec.axes) < 2:
-            return "an array of one axis has nothing to divide by"
+            return "it is for arrays of two axes or more"
         if 0 < config.vec_bytes < 2 * spec.dtype.size:
-            return f"a vector of {config.vec_bytes} bytes holds no two {spec.dtype.name}"
+            return f"a vector of {config.vec_bytes} bytes cannot hold two {spec.dtype.name}"
         return only_gaps_after_rows(spec)
 
     def together(self, spec: TransposeSpec, config: GatherConfig) -> int:
@@ -77,11 +77,13 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         row = extents[str(spec.operands[1].axes[-1])]
         if together > 1 and not self._rows_hold(spec, together, extents):
             apart = extents[_out_row(spec)]
-            return f"rows of the output have {row} elements, {apart} apart; it takes {together} or more, without gaps"
+            return (
+                f"rows of the output have {row} elements, {apart} apart; it supports {together} or more, without gaps"
+            )
         if elements > MAX_DIVIDEND - piece:
-            return f"it numbers {elements} elements; it takes {MAX_DIVIDEND - piece} at most"
+            return f"there are {elements} elements; it supports at most {MAX_DIVIDEND - piece}"
         if furthest > _INDICES:
-            return f"an element's index may be {furthest}; it takes {_INDICES} at most"
+            return f"an element's index may be {furthest}; it supports at most {_INDICES}"
         return None  # a grid has as many blocks along x as that
 
     def _rows_hold(self, spec: TransposeSpec, together: int, extents: Extents) -> bool:

@@ -125,13 +125,15 @@ class GroupedTileConfig(Config):
     def illegal(self) -> str | None:
         """Threads have as many squares each, and a block has so many threads at most."""
         if self.unroll > min(self.vectors_across, self.vectors_down):
-            return f"each thread has {self.unroll} squares, and a tile has {self.vectors_across} x {self.vectors_down}"
+            return (
+                f"unroll {self.unroll} is too large for a tile of {self.vectors_across} x {self.vectors_down} squares"
+            )
         return beyond_block(self.threads_per_block)
 
     def unsearched(self) -> str | None:
         """Blocks of few threads leave multiprocessors empty."""
         found = self.threads_per_block
-        return None if 128 <= found <= 512 else f"a block has {found} threads; 128 to 512 are tried"
+        return None if 128 <= found <= 512 else f"a block has {found} threads; tuning tries 128 to 512"
 
 
 class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
@@ -151,22 +153,22 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
     def illegal(self, spec: TransposeSpec, config: GroupedTileConfig) -> str | None:
         """Elements are moved as they are, to another array, and a vector must hold one."""
         if len(spec.axes) < 2:
-            return "it groups several axes, and an array of one has no others"
+            return "it is for arrays of two axes or more"
         if config.axes > len(spec.axes):
             return f"it is for {config.axes} axes, and the array has {len(spec.axes)}"
         if config.vec_bytes < spec.dtype.size:
-            return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+            return f"vec_bytes {config.vec_bytes} is smaller than one {spec.dtype.name}"
         if spec.dtype.size < config.vec_bytes < 4:
-            return f"a vector of {config.vec_bytes} bytes is no whole word"
+            return f"a vector of {config.vec_bytes} bytes is smaller than a 4-byte word"
         needed = self.staged_bytes(spec, config)
         if needed > STATIC_SHARED_BYTES:
-            return f"the tile takes {needed} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
+            return f"the tile needs {needed} bytes; static shared memory has at most {STATIC_SHARED_BYTES}"
         return only_gaps_after_rows(spec) or only_turns(spec)
 
     def unsearched(self, spec: TransposeSpec, config: GroupedTileConfig) -> str | None:
         """What a thread has under way fits in registers, and hides the time that memory takes."""
         nbytes = config.unroll * self.elements(spec, config) * config.vec_bytes
-        return None if 4 <= nbytes <= 128 else f"a thread has {nbytes} bytes under way; 4 to 128 are tried"
+        return None if 4 <= nbytes <= 128 else f"a thread has {nbytes} bytes in flight; tuning tries 4 to 128"
 
     def elements(self, spec: TransposeSpec, config: GroupedTileConfig) -> int:
         """Of a vector."""
@@ -182,16 +184,16 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
     ) -> str | None:
         """There must be two groups of axes; rows, columns and tiles are numbered, and found, by their bits."""
         if extents["group_cols"] == 0:
-            return "elements that follow each other in the input do so in the output, or there are none"
+            return "the fastest axes of input and output are the same, or the array is empty"
         if extents["group_axes"] > config.axes:
-            return f"elements follow each other along {extents['group_axes']} axes; it takes {config.axes} at most"
+            return f"the array has {extents['group_axes']} axes after merging; it supports at most {config.axes}"
         most = max(self.tiles(spec, config).at(extents), extents["group_rows"], extents["group_cols"])
         if most > MAX_DIVIDEND:
-            return f"it numbers {most} rows, columns or tiles; it takes {MAX_DIVIDEND} at most"
+            return f"there are {most} rows, columns or tiles; it supports at most {MAX_DIVIDEND}"
         if config.index_bits == 32:
             for furthest in _furthest(spec, extents):
                 if furthest >= 2**32:
-                    return f"an element may lie {furthest} from its first one; with 32 bits it is {2**32 - 1} at most"
+                    return f"an element's index may be {furthest}; with 32 bits it is {2**32 - 1} at most"
         return None
 
     @made_once

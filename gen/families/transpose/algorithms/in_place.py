@@ -32,7 +32,7 @@ class SwapTileConfig(Config):
     def unsearched(self) -> str | None:
         """A block has a warp at least."""
         threads = self.lanes * self.lanes // self.strips
-        return f"a block has {threads} threads, and must have 32" if threads < 32 else None
+        return f"a block has {threads} threads; tuning tries 32 and more" if threads < 32 else None
 
 
 class SwapTile(StagedAlgorithm[SwapTileConfig]):
@@ -51,16 +51,17 @@ class SwapTile(StagedAlgorithm[SwapTileConfig]):
     def illegal(self, spec: TransposeSpec, config: SwapTileConfig) -> str | None:
         """It works in place; a vector is an element, or words that hold several."""
         if not spec.in_place:
-            return "it works in place, and the spec has another array for the result"
+            return "it works in place, and the spec has a separate output array"
         if config.vec_bytes < spec.dtype.size or (config.vec_bytes > spec.dtype.size and config.vec_bytes < 4):
-            return f"vec_bytes {config.vec_bytes} is neither an element of {spec.dtype.name} nor words of them"
+            return f"vec_bytes {config.vec_bytes} is neither one {spec.dtype.name} nor whole 4-byte words"
         return None
 
     def unsearched(self, spec: TransposeSpec, config: SwapTileConfig) -> str | None:
         """Two squares of each thread fit in registers."""
         square = 2 * self.elements(spec, config) * config.vec_bytes // 4
         if (square + _OTHER_REGISTERS) * config.lanes * config.lanes // config.strips > REGISTERS_PER_BLOCK:
-            return f"{config.lanes * config.lanes // config.strips} threads with {square} words need too many registers"
+            threads = config.lanes * config.lanes // config.strips
+            return f"{threads} threads that hold {square} words each need too many registers"
         return None
 
     @override

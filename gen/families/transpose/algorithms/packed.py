@@ -555,33 +555,33 @@ class Packed(MatrixAlgorithm[TransposeSpec, PackedConfig]):
     def illegal(self, spec: TransposeSpec, config: PackedConfig) -> str | None:
         """Elements are moved as they are, to another array."""
         if len(spec.axes) < 2:
-            return "it packs several axes, and an array of one has no others"
+            return "it is for arrays of two axes or more"
         if config.reads is Reads.WORDS and spec.dtype.size >= _WORD:
-            return f"its elements of {spec.dtype.size} bytes are whole words, and are read as these"
+            return f"elements of {spec.dtype.size} bytes are whole words: reads has no effect"
         if config.axes > len(spec.axes):
             return f"it is for {config.axes} axes, and the array has {len(spec.axes)}"
         units, most = config.threads_per_block * config.unroll, most_units(spec)
         if units < most:
-            return f"its blocks move {units} units, and a box may have {most}"
+            return f"a block moves {units} elements or words, and a box may have {most}"
         return only_gaps_after_rows(spec)
 
     def unsearched(self, spec: TransposeSpec, config: PackedConfig) -> str | None:
         """No threads are idle in all boxes."""
         units, most = config.threads_per_block * config.unroll, most_units(spec)
-        return f"its blocks move {units} units, and a box has {most} at most" if units > most else None
+        return f"a block moves {units} elements or words, more than the {most} of a box" if units > most else None
 
     def unsupported_extents(
         self, spec: TransposeSpec, config: PackedConfig, extents: Extents, limits: Limits
     ) -> str | None:
         """Its axes must do; boxes must be found by their number, and elements in one by a number of `index_bits`."""
         if extents["box_axes"] > config.axes:
-            return f"elements follow each other along {extents['box_axes']} axes; it takes {config.axes} at most"
+            return f"the array has {extents['box_axes']} axes after merging; it supports at most {config.axes}"
         boxes = boxes_of(spec, extents)
         row = str(spec.operands[0].axes[-1])
         if config.reads is Reads.WORDS and extents[spec.operands[0].pitch] != extents[row]:
-            return f"rows of {extents[row]} elements have gaps between them, which its words may not reach into"
+            return f"rows of {extents[row]} elements have gaps between them, which its word loads may not touch"
         if boxes.count > MAX_BOXES:
-            return f"there are {boxes.count} boxes; it takes {MAX_BOXES} at most"
+            return f"there are {boxes.count} boxes; it supports at most {MAX_BOXES}"
         if config.index_bits == 32:
             for furthest in _furthest(spec, extents):
                 if furthest > 2**32:

@@ -71,7 +71,7 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
     def illegal(self, spec: TransposeSpec, config: ShiftBoxConfig) -> str | None:
         """Elements are parts of words, and are moved as they are, to another array."""
         if spec.dtype.size >= _WORD:
-            return f"its elements of {spec.dtype.size} bytes are whole words: they need no shifting"
+            return f"elements of {spec.dtype.size} bytes are whole words: they need no shifting"
         if config.axes > len(spec.axes):
             return f"it is for {config.axes} axes, and the array has {len(spec.axes)}"
         return only_gaps_after_rows(spec) or only_turns(spec)
@@ -81,13 +81,13 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
     ) -> str | None:
         """Its axes must do; boxes must have long columns, and be found by their number, elements by `index_bits`."""
         if extents["box_axes"] > config.axes:
-            return f"elements follow each other along {extents['box_axes']} axes; it takes {config.axes} at most"
+            return f"the array has {extents['box_axes']} axes after merging; it supports at most {config.axes}"
         if extents["wide_run"] == 0:
             return f"runs are too short, or lie along the same axis in both arrays, for boxes of {LEAST_ROWS} rows"
         axes, box = _boxes(spec, extents)
         count = _count(axes, box)
         if count > MAX_BOXES:
-            return f"there are {count} boxes; it takes {MAX_BOXES} at most"
+            return f"there are {count} boxes; it supports at most {MAX_BOXES}"
         if config.index_bits == 32:
             for stride in ("in_stride", "out_stride"):
                 furthest = _WORD + sum(

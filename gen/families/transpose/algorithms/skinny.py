@@ -90,7 +90,7 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
     def illegal(self, spec: TransposeSpec, config: SkinnyConfig) -> str | None:
         """Elements are moved in words; small ones of few columns are put together to vectors too."""
         if config.vec_bytes > 4 and (config.few is Few.ROWS or spec.dtype.size >= 4):
-            return "wider stores are for few columns of elements under 4 bytes"
+            return "vec_bytes 16 is for few columns of elements under 4 bytes"
         return only_turns(spec)
 
     def unsupported_extents(
@@ -99,7 +99,7 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
         """They must be few, and follow each other without a gap; the tile must fit in shared memory."""
         few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
         if not 2 <= extents[few] <= MAX_SKINNY_EXTENT:
-            return f"there are {extents[few]} {few}; it takes 2 to {MAX_SKINNY_EXTENT}"
+            return f"there are {extents[few]} {few}; it supports 2 to {MAX_SKINNY_EXTENT}"
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
         return super().unsupported_extents(spec, config, extents, limits)
@@ -222,7 +222,7 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
         if (found := only_turns(spec)) is not None:
             return found
         if spec.dtype.size < 4 and 2 * (config.piece + 128) > STATIC_SHARED_BYTES:
-            return f"two tiles of {config.piece} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
+            return f"two tiles of {config.piece} bytes; static shared memory has at most {STATIC_SHARED_BYTES}"
         return None
 
     def unsupported_extents(
@@ -231,17 +231,17 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
         """A matrix must fit, and those of a batch must follow each other in both arrays."""
         rows, cols = extents["rows"], extents["cols"]
         if min(rows, cols) < 2:
-            return f"the matrices are {rows} x {cols}: nothing moves within one"
+            return f"the matrices are {rows} x {cols}: there is nothing to transpose"
         if rows * cols * spec.dtype.size > config.piece:
-            return f"a matrix has {rows * cols * spec.dtype.size} bytes; it takes {config.piece} at most"
+            return f"a matrix has {rows * cols * spec.dtype.size} bytes; it supports at most {config.piece}"
         step = rows * cols
         for place in range(spec.batches - 1, -1, -1):
             extent, there, here = (extents[f"batch{place}{end}"] for end in ("", "_in", "_out"))
             if extent > 1 and (there, here) != (step, step):
-                return f"matrices must follow each other, {step} elements apart; they are {there} and {here} apart"
+                return f"matrices must be contiguous, {step} elements apart; they are {there} and {here} apart"
             step *= extent
         if (extents["in_pitch"], extents["out_pitch"]) != (cols, rows):
-            return "rows must follow each other without a gap"
+            return "rows must be contiguous, without gaps"
         return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SmallConfig) -> Iterator[Extents]:
@@ -324,7 +324,7 @@ class Interleave(StagedAlgorithm[InterleaveConfig]):
         """They must be as many, and follow each other without a gap."""
         few, pitch = config.few.value, "in_pitch" if config.few is Few.COLS else "out_pitch"
         if extents[few] != config.count:
-            return f"there are {extents[few]} {few}; it takes {config.count}"
+            return f"there are {extents[few]} {few}; it supports only {config.count}"
         if extents[pitch] > extents[few]:
             return f"{pitch} is {extents[pitch]}, and must be the number of {few}, {extents[few]}"
         return super().unsupported_extents(spec, config, extents, limits)
@@ -438,7 +438,7 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         """The squares of a thread, and one more, fit in registers."""
         words = (config.unroll + 1) * self.elements(spec) * 4
         if words > 160 or (words + _OTHER_REGISTERS) * config.threads_per_block > REGISTERS_PER_BLOCK:
-            return f"{config.threads_per_block} threads with {words} words in squares need too many registers"
+            return f"{config.threads_per_block} threads that hold {words} words each need too many registers"
         return None
 
     def unsupported_extents(
@@ -447,15 +447,15 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         """A matrix must be made of whole squares, no more than a block's, and matrices must follow each other."""
         rows, cols, per = extents["rows"], extents["cols"], self.elements(spec)
         if rows % per or cols % per or rows * cols == 0:
-            return f"the matrices are {rows} x {cols}: no whole squares of {per} x {per}"
+            return f"the matrices are {rows} x {cols}, not made of whole squares of {per} x {per}"
         squares, most = rows * cols // per**2, config.threads_per_block * config.unroll
         if squares > most:
-            return f"a matrix has {squares} squares; it takes {most} at most"
+            return f"a matrix has {squares} squares; it supports at most {most}"
         apart = Small().unsupported_extents(spec, SmallConfig(piece=MAX_MATRIX_BYTES), extents, limits)
         if apart is not None:
             return apart
         if matrices(spec).at(extents) >= 2**32:
-            return f"there are {matrices(spec).at(extents)} matrices; it takes 2^32 - 1 at most"
+            return f"there are {matrices(spec).at(extents)} matrices; it supports at most 2^32 - 1"
         return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SquaresConfig) -> Iterator[Extents]:

@@ -61,9 +61,9 @@ class NaiveConfig(Config):
     def unsearched(self) -> str | None:
         """High blocks are thin, and the literature's diagonals have square ones."""
         if self.block_y == 32 and self.block_x > 16:
-            return "blocks of 32 threads across the rows are thin: block_x is 8 or 16"
+            return "block_y 32 is tried with block_x 8 or 16 alone"
         if self.block_order is Order.DIAGONAL and (self.block_y != 16 or self.block_x != 16):
-            return "the diagonal order is tried with blocks of 16 x 16"
+            return "the diagonal order is tried with blocks of 16 x 16 alone"
         return None
 
 
@@ -92,9 +92,9 @@ class TiledConfig(Config):
     def illegal(self) -> str | None:
         """A block has so many threads at most; what has no effect is left out."""
         if self.swizzle and self.padding:
-            return "swizzle does what padding does: padding has no effect"
+            return "swizzle replaces padding: set padding to 0"
         if self.direct and (self.padding or self.swizzle or self.dynamic):
-            return "without shared memory there is nothing to pad, to spread or to ask for"
+            return "without shared memory padding, swizzle and dynamic have no effect"
         return beyond_block(self.tile_dim * self.block_rows)
 
     def unsearched(self) -> str | None:
@@ -106,19 +106,19 @@ class TiledConfig(Config):
         ]
         if self.tile_rows:
             if (self.tile_dim, self.block_rows) != (2 * self.tile_rows, self.tile_rows):
-                return "a tile that is no square is twice as wide as high, and each thread moves one of its elements"
+                return "tiles that are no squares are tried twice as wide as high, with tile_rows threads in y"
             departures.remove("tile_rows")
         if self.direct:
             if self.unroll > 1 or not {"direct", "in_kernel"}.issuperset(departures):
-                return "without shared memory squares of one element a thread, plainly loaded and stored, are enough"
+                return "without shared memory tuning tries unroll 1 and default cache operators alone"
             return None
         if self.tile_rows and departures and not self.dynamic:
-            return f"{departures[0]} is varied with square tiles"
+            return f"{departures[0]} is tried with square tiles alone"
         if len(departures) > 1:
             both = " and ".join(departures[:2])
-            return f"the literature's tile departs in one thing at a time, not in {both}: vector_tile varies more"
+            return f"{both} are not tried together: the literature varies one at a time, and vector_tile more"
         if departures and self.unroll > 1 and not self.dynamic:
-            return f"{departures[0]} is varied with one square a tile"
+            return f"{departures[0]} is tried with unroll 1 alone"
         return None
 
 
@@ -136,7 +136,11 @@ class Naive(MatrixAlgorithm[MatrixSpec, NaiveConfig]):
 
     def illegal(self, spec: MatrixSpec, config: NaiveConfig) -> str | None:
         """It knows of no tiles, and a thread reads what another may have written."""
-        return "it knows of no tiles" if isinstance(spec, MoveSpec) and spec.by_tiles else only_apart(spec)
+        return (
+            "it has no tiles, which the spec needs"
+            if isinstance(spec, MoveSpec) and spec.by_tiles
+            else only_apart(spec)
+        )
 
     def inputs(self, spec: MatrixSpec, config: NaiveConfig) -> Mapping[str, object]:
         """Whether columns stay columns."""
@@ -211,20 +215,20 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
         """The tile must fit in static shared memory, unless it is dynamic; what a spec says of tiles must hold."""
         if isinstance(spec, TransposeSpec):
             if config.in_kernel or spec.in_place:
-                return only_apart(spec) or "it is computed once: there are no repetitions"
+                return only_apart(spec) or "a transpose is computed once: in_kernel is for copies that repeat"
         elif spec.by_tiles and config.direct:
-            return f"{spec.op} is about tiles in shared memory"
+            return f"{spec.op} needs tiles in shared memory"
         elif spec.by_tiles and (config.tile_rows or config.tile_dim != spec.tile):
-            return f"its tiles must be of {spec.tile} x {spec.tile}, as the result's are"
+            return f"its tiles must be {spec.tile} x {spec.tile}, as in the spec"
         needed = self.tile_bytes(spec, config)
         if needed > STATIC_SHARED_BYTES and not config.dynamic:
-            return f"the tile takes {needed} bytes; static shared memory ends at {STATIC_SHARED_BYTES}"
+            return f"the tile needs {needed} bytes; static shared memory has at most {STATIC_SHARED_BYTES}"
         return None
 
     def unsearched(self, spec: MatrixSpec, config: TiledConfig) -> str | None:
         """Tiles that are no squares have shared memory spread what is transposed; copies need none of it."""
         if isinstance(spec, MoveSpec) and config.tile_rows and not spec.transposes_tiles:
-            return "tiles that are no squares are tried where they are transposed"
+            return "tiles that are no squares are tried for transposes alone"
         return None
 
     def unsupported_extents(
@@ -234,7 +238,7 @@ class Tiled(MatrixAlgorithm[MatrixSpec, TiledConfig]):
         if isinstance(spec, MoveSpec) and spec.by_tiles:
             for name in ("rows", "cols"):
                 if extents[name] % spec.tile:
-                    return f"{name} must be a multiple of {spec.tile}, its tiles' extent, and is {extents[name]}"
+                    return f"{name} must be a multiple of the tile extent {spec.tile}, and is {extents[name]}"
         tiles = self.tiles(spec, config)
         return super().unsupported_extents(spec, config, extents, limits) or config.block_order.unsupported_extents(
             tiles, extents

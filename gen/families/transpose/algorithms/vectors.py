@@ -84,11 +84,11 @@ class VectorTileConfig(Config):
         """Padding, which meets more bank conflicts, is tried with the orders and operators of the base alone."""
         others = (self.block_order, self.load_modifier, self.store_modifier)
         if self.spread is Spread.PADDING and others != (Order.COL, LoadModifier.LDG, StoreModifier.DEFAULT):
-            return "a padded tile is tried in the base's block order and with its cache operators"
+            return "padded tiles are tried with the base's block order and cache operators alone"
         if self.load_modifier is LoadModifier.CS and self.store_modifier is StoreModifier.EVICT_LAST:
-            return "loads that leave the cache first are tried with stores that do not leave it last"
+            return "cs loads (evict first) are not tried with evict_last stores"
         if self.index_bits == 32 and others[1:] != (LoadModifier.LDG, StoreModifier.DEFAULT):
-            return "places of 32 bits, which are for what caches hold, are tried with the base's cache operators"
+            return "32-bit indices are tried with the base's cache operators alone"
         return None
 
 
@@ -110,16 +110,16 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         if spec.in_place:
             return only_apart(spec)
         if spec.result.size != spec.dtype.size:
-            return "its vectors hold elements of one size"
+            return "input and output elements must have the same size"
         if config.vec_bytes < spec.dtype.size:
-            return f"vec_bytes {config.vec_bytes} holds no {spec.dtype.name}"
+            return f"vec_bytes {config.vec_bytes} is smaller than one {spec.dtype.name}"
         return None
 
     def unsearched(self, spec: TransposeSpec, config: VectorTileConfig) -> str | None:
         """Two squares of each thread fit in registers."""
         words = 2 * self.elements(spec, config) * config.vec_bytes // 4
         if (words + _OTHER_REGISTERS) * config.lanes * config.groups > REGISTERS_PER_BLOCK:
-            return f"{config.lanes * config.groups} threads with {words} words in squares need too many registers"
+            return f"{config.lanes * config.groups} threads that hold {words} words each need too many registers"
         return None
 
     def unsupported_extents(
@@ -256,7 +256,11 @@ class WindowTileConfig(Config):
     def unsearched(self) -> str | None:
         """A thread has no more elements under way than registers for them."""
         words = self.tile_rows * self.tile_cols // (32 * self.warps)
-        return f"{words} elements a thread; at most {MAX_WORDS_PER_THREAD}" if words > MAX_WORDS_PER_THREAD else None
+        return (
+            f"a thread would hold {words} elements; tuning tries at most {MAX_WORDS_PER_THREAD}"
+            if words > MAX_WORDS_PER_THREAD
+            else None
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +280,11 @@ class ShiftTileConfig(Config):
 
     def illegal(self) -> str | None:
         """Every warp has a group."""
-        return f"{self.warps} warps for {self.groups} groups" if self.warps > self.groups else None
+        return (
+            f"{self.warps} warps are more than the {self.groups} words of the height of a tile"
+            if self.warps > self.groups
+            else None
+        )
 
 
 W = TypeVar("W", bound=WindowTileConfig | ShiftTileConfig)
@@ -330,13 +338,13 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
         if spec.in_place:
             return only_apart(spec)
         if config.store_modifier is StoreModifier.EVICT_LAST and spec.result.size < 4:
-            return "elements of less than 4 bytes are stored without a hint to the cache"
+            return "evict_last needs elements of 4 bytes or more"
         return None
 
     def unsearched(self, spec: TransposeSpec, config: WindowTileConfig) -> str | None:
         """Small elements are moved in words, unless they change."""
         if spec.dtype.size < 4 and spec.values is None:
-            return "elements of less than 4 bytes are moved in words, by shift_tile"
+            return "elements under 4 bytes are left to shift_tile, which moves words"
         return None
 
     def halo(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
@@ -405,13 +413,17 @@ class ShiftTile(WindowAlgorithm[ShiftTileConfig]):
         if spec.in_place or spec.values is not None:
             return only_moves(spec)
         if spec.dtype.size >= 4:
-            return "elements of 4 bytes and more need no shifts"
+            return "elements of 4 bytes and more are whole words: they need no shifting"
         return None
 
     def unsearched(self, spec: TransposeSpec, config: ShiftTileConfig) -> str | None:
         """The words of a thread fit in registers."""
         words = self.words(spec, config)
-        return f"{words} words a thread; at most {MAX_WORDS_PER_THREAD}" if words > MAX_WORDS_PER_THREAD else None
+        return (
+            f"a thread would hold {words} words; tuning tries at most {MAX_WORDS_PER_THREAD}"
+            if words > MAX_WORDS_PER_THREAD
+            else None
+        )
 
     def words(self, spec: TransposeSpec, config: ShiftTileConfig) -> int:
         """Of a thread."""
