@@ -168,7 +168,9 @@ def asked_for(
     takes = Takes("The name", rule, others)
 
     def is_path(target: str) -> bool:
-        return target.endswith(SUFFIX) or os.sep in target or (target not in known and Path(target).is_dir())
+        path = Path(target)  # of "", which is no name, the current folder
+        is_here = path.is_dir() if target and target not in known else False
+        return target.endswith(SUFFIX) or os.sep in target or is_here or (path.suffix != "" and path.is_file())
 
     files: dict[Path, KernelFile] = {}
     for target in filter(is_path, targets):

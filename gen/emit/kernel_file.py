@@ -78,7 +78,7 @@ def _check_host(path: Path, variant: Variant, text: str) -> None:
         return
     # How lines are wrapped is left to whoever formats them.
     written = _tokens(without_comments(functions).rpartition("#endif")[0])
-    wanted = _tokens("\n".join(host_lines(variant, kernels)))
+    wanted = _tokens(without_comments("\n".join(host_lines(variant, kernels))))
     if written != wanted:
         there, here = next((a, b) for a, b in zip_longest(written, wanted, fillvalue="nothing") if a != b)
         rule = f"must have the functions for the host that gen writes for its kernels, there `{here}`: none is run here"

@@ -58,7 +58,7 @@ def render(variant: Variant) -> str:
 
 
 def host_lines(variant: Variant, kernels: str) -> tuple[str, ...]:
-    """The lines of the functions for the host that belong to a text of a variant's kernels, without comments."""
+    """The lines of the functions for the host that belong to a text of a variant's kernels, not the comments above."""
     return tuple(line for one in functions(variant, kernels, WIDTH) for line in (*_parameters(one), *one.body, "}"))
 
 

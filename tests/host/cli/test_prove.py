@@ -12,12 +12,13 @@ import pytest
 
 import gen
 from gen.emit.folder import base_of_catalogue
+from gen.emit.kernel_file import read_kernel
 from gen.emit.launch import HOST_ONLY
 from gen.emit.render import render
 from gen.errors import CompileError
 from gen.families import FAMILIES
 from gen.families.base import Variant
-from gen.families.names import find_variant
+from gen.families.names import find_variant, illegal, variant
 from gen.proof.verdicts import Host, Verdict
 from tests.fakes import OracleRunner
 from tests.host.cli.command import CHECKOUT, run
@@ -226,6 +227,22 @@ def test_a_file_that_no_variant_is_known_by_is_refused(old: str, new: str, said:
     assert f"{file} holds other text" in ended.err
 
 
+def test_a_file_of_every_algorithm_is_read_as_gen_wrote_it(tmp_path: Path) -> None:
+    """Launches of some have comments between their lines: cooperative ones, and those of many steps."""
+    read = set()
+    for family in FAMILIES:
+        for algorithm in family.algorithms.values():
+            configs = ((spec, one) for spec in family.catalogue for one in algorithm.config.space())
+            found = next(((spec, one) for spec, one in configs if illegal(algorithm, spec, one) is None), None)
+            if found is None:  # of no spec in a catalogue
+                continue
+            made = variant(family, found[0], algorithm, found[1])
+            (file := tmp_path / f"{made.name}.cu").write_text(render(made))
+            assert read_kernel(FAMILIES, file).variant.name == made.name
+            read.add(algorithm.name)
+    assert read > {"persistent", "temporal", "cluster"}
+
+
 def test_functions_for_the_host_are_those_that_gen_writes_however_they_are_wrapped(built: Path) -> None:
     whole, end = render(NAIVE), "  return cudaGetLastError();"
     (file := built / "mine.cu").write_text(whole.replace(end, "\n  return  // at last\n cudaGetLastError( ) ;"))
@@ -247,6 +264,8 @@ def test_functions_for_the_host_are_those_that_gen_writes_however_they_are_wrapp
     [
         ("none.cu", "none.cu is no file or folder. gen list shows"),
         ("empty/", "must hold .cu files"),
+        ("", "must be a family, a variant's full name"),
+        ("notes.md", "notes.md must begin with the header of a kernel that gen wrote"),
         ("bytes.cu", "cannot be read as text"),
     ],
 )
@@ -255,6 +274,7 @@ def test_a_path_without_a_kernel_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
+    Path("notes.md").write_text("# Notes\n")
     Path("bytes.cu").write_bytes(b"\xff\xfe")
     ended = run("prove", name)
     assert ended.status in (1, 2)
