@@ -29,7 +29,9 @@ def list_families(
     ctx: typer.Context,
     family: Annotated[
         str | None,
-        typer.Argument(metavar="FAMILY", autocompletion=complete_family, show_default=False, help="Only this one."),
+        typer.Argument(
+            metavar="FAMILY", autocompletion=complete_family, show_default=False, help="List only this family."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -57,7 +59,8 @@ def render(
     ctx: typer.Context,
     name: NameOrSpec,
     shape: Annotated[
-        str | None, option("--shape", "SHAPE", "Of the first input of a spec: prints what gen.load gives for it.")
+        str | None,
+        option("--shape", "SHAPE", "The shape of the first input of a spec: print what gen.load gives for it."),
     ] = None,
     parameters: RuntimeParameters = None,
     arch: Annotated[str | None, option("--arch", "SM", "With --shape: for GPUs of this architecture.")] = None,

@@ -147,7 +147,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Shape = Annotated[
     str | None,
     option(
-        "--shape", "SHAPE", "Of the first input: 8192x8192, 2^28. Default: the largest that stands for a shape class."
+        "--shape",
+        "SHAPE",
+        "The shape of the first input: 8192x8192, 2^28. Default: the largest that stands for a shape class.",
     ),
 ]
 RuntimeParameters = Annotated[
@@ -161,7 +163,7 @@ NameOrSpec = Annotated[
     typer.Argument(
         metavar="NAME|SPEC",
         autocompletion=complete_spec_or_variant,
-        help="A full name, or reduceShfl; a spec with --shape.",
+        help="The full name of a variant, or a name of the literature such as reduceShfl; or a spec, with --shape.",
     ),
 ]
 

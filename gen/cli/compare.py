@@ -30,14 +30,16 @@ def compare(
     name: Annotated[
         str, typer.Argument(metavar="SPEC", autocompletion=complete_spec, help="A spec such as reduction_sum_f32.")
     ],
-    shape: Annotated[str, typer.Option("--shape", metavar="SHAPE", help="Of the first input: 8192x8192, 2^28.")],
+    shape: Annotated[
+        str, typer.Option("--shape", metavar="SHAPE", help="The shape of the first input: 8192x8192, 2^28.")
+    ],
     parameters: RuntimeParameters = None,
     peers: Annotated[
         str | None,
         option(
             "--peers",
             "NAME,...",
-            "Whom to compare with: torch, torch.compile, cupy, cupyx, jax. Default: all that are installed.",
+            "The libraries to compare with: torch, torch.compile, cupy, cupyx, jax. Default: all that are installed.",
         ),
     ] = None,
     gpu: Gpu = 0,

@@ -37,8 +37,8 @@ Arch = Annotated[
     option(
         "--arch",
         "SM",
-        f"The architecture to look at. Default: the GPU's, with its counters, or {DEFAULT_ARCH}. fermi, "
-        "fermi-uncached and kepler, on which the literature measured: what moves there, and no more.",
+        f"The architecture to look at. Default: the GPU's, with its counters, or {DEFAULT_ARCH}. With fermi, "
+        "fermi-uncached or kepler, on which the literature measured, only what moves is shown.",
     ),
 ]
 
@@ -46,7 +46,7 @@ Arch = Annotated[
 def explain(
     ctx: typer.Context,
     name: NameOrSpec,
-    vs: Annotated[str | None, option("--vs", "OTHER", "Another, to compare with.")] = None,
+    vs: Annotated[str | None, option("--vs", "OTHER", "Another variant, to compare with.")] = None,
     shape: Shape = None,
     given_parameters: RuntimeParameters = None,
     arch: Arch = None,

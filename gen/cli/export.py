@@ -37,19 +37,18 @@ def export(
         ),
     ],
     name: Annotated[
-        str | None, option("--name", "NAME", "The library's. Default: the spec's, of several gen_kernels.")
+        str | None,
+        option("--name", "NAME", "The name of the library. Default: the spec's, or gen_kernels for several specs."),
     ] = None,
     arch: Annotated[
-        str, typer.Option(metavar="SM,...", help="The architectures that it has machine code for, commas between them.")
+        str, typer.Option(metavar="SM,...", help="The architectures to compile machine code for, separated by commas.")
     ] = DEFAULT_ARCH,
     ptx: Annotated[
-        bool, typer.Option("--ptx", help="Add PTX of the last of them, which drivers translate for later ones.")
+        bool, typer.Option("--ptx", help="Add PTX for the last of them, which drivers compile for later architectures.")
     ] = False,
     shape: Annotated[
         list[str] | None,
-        option(
-            "--shape", "SHAPE", "Keep only variants that arrays of this shape get, and base; repeatable: 8192x8192."
-        ),
+        option("--shape", "SHAPE", "Keep only the base and the variants chosen for this shape; repeatable: 8192x8192."),
     ] = None,
     results: Home = None,
     json: Json = False,

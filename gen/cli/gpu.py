@@ -30,7 +30,7 @@ COMPILERS = ("nvrtc", "nvcc")
 DOING = "gen tune"
 Gpu = Annotated[int, typer.Option("--gpu", metavar="N", min=0, help="The number of the GPU.")]
 CompilerName = Annotated[
-    str, typer.Option("--compiler", metavar="|".join(COMPILERS), help="What compiles: NVRTC, or nvcc through PyCUDA.")
+    str, typer.Option("--compiler", metavar="|".join(COMPILERS), help="The compiler: NVRTC, or nvcc through PyCUDA.")
 ]
 
 

@@ -31,12 +31,18 @@ if TYPE_CHECKING:
 def ladder(
     ctx: typer.Context,
     family: Annotated[
-        str, typer.Argument(metavar="FAMILY", autocompletion=complete_family, help="Whose kernels are shown.")
+        str,
+        typer.Argument(metavar="FAMILY", autocompletion=complete_family, help="The family whose kernels are shown."),
     ],
     shape: Shape = None,
     parameters: RuntimeParameters = None,
     arch: Annotated[
-        str | None, option("--arch", "SM", f"Predict for it. Default: measure on the GPU, or {DEFAULT_ARCH}.")
+        str | None,
+        option(
+            "--arch",
+            "SM",
+            f"Predict for this architecture. Default: measure on the GPU; without one, predict for {DEFAULT_ARCH}.",
+        ),
     ] = None,
     results: Home = None,
     json: Json = False,

@@ -23,7 +23,9 @@ _ALGORITHMS = {
 }
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*", re.ASCII)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name: small letters, digits and single underscores.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Its name: lower-case letters, digits and single underscores.")
+]
 Folder = Annotated[
     Path,
     typer.Option("--out", "-o", parser=folder_of("--out"), metavar="DIR", help="The folder to write into."),
@@ -53,7 +55,10 @@ def _new() -> None:
 def algorithm(
     ctx: typer.Context,
     of: Annotated[
-        str, typer.Argument(metavar="|".join(_ALGORITHMS), autocompletion=lambda: list(_ALGORITHMS), help="Of which.")
+        str,
+        typer.Argument(
+            metavar="|".join(_ALGORITHMS), autocompletion=lambda: list(_ALGORITHMS), help="The family of the algorithm."
+        ),
     ],
     name: Name,
     folder: Folder = Path(),

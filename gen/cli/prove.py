@@ -48,7 +48,9 @@ def prove(
             help="Without a name: beside the base and named variants, a pairwise cover of every algorithm's space.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31, help="Of numbers, sizes and orders.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, max=2**31, help="The seed of random numbers, sizes and orders.")
+    ] = 0,
     results: Home = None,
     json: Json = False,
 ) -> None:

@@ -14,9 +14,7 @@ from gen.errors import StoreError
 
 def report(
     ctx: typer.Context,
-    page: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page that is written.")] = Path(
-        "report.html"
-    ),
+    page: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page to write.")] = Path("report.html"),
     results: Home = None,
     json: Json = False,
 ) -> None:

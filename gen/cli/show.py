@@ -45,12 +45,16 @@ def show(
     ],
     shape: Annotated[
         str | None,
-        option("--shape", "SHAPE", "Of the first input, 8192x8192 or 2^28: only what gen.load gives for it, and why."),
+        option(
+            "--shape",
+            "SHAPE",
+            "The shape of the first input, 8192x8192 or 2^28: show only what gen.load gives for it, and why.",
+        ),
     ] = None,
     parameters: RuntimeParameters = None,
     arch: Annotated[
         str | None,
-        option("--arch", "SM", f"For GPUs of this architecture. Default: the GPU's, without one {DEFAULT_ARCH}."),
+        option("--arch", "SM", f"For GPUs of this architecture. Default: the GPU's, or {DEFAULT_ARCH} without one."),
     ] = None,
     results: Home = None,
     json: Json = False,

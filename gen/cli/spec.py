@@ -45,14 +45,16 @@ def stencil(
             f"constant (default), nearest, reflect, mirror, wrap or frozen, {_AXES}; mirror:frozen for the two ends.",
         ),
     ] = None,
-    dtype: Annotated[str, typer.Option(metavar="DTYPE", help="Of the cells.")] = "f32",
-    cval: Annotated[float, typer.Option(metavar="X", help="The value outside, where that is constant.")] = 0.0,
+    dtype: Annotated[str, typer.Option(metavar="DTYPE", help="The dtype of the cells.")] = "f32",
+    cval: Annotated[
+        float, typer.Option(metavar="X", help="The value outside the array, with the boundary constant.")
+    ] = 0.0,
     origin: Annotated[list[int] | None, option("--origin", "N", f"Shifts the weights, {_AXES}. Default: 0.")] = None,
     reassociate: Annotated[
         bool,
         typer.Option("--reassociate", help="Add the terms of symmetric weights in an order of fewer operations."),
     ] = False,
-    word: Annotated[str, typer.Option(metavar="WORD", help="What stands in the names of its kernels.")] = "weights",
+    word: Annotated[str, typer.Option(metavar="WORD", help="A word for the names of its kernels.")] = "weights",
     results: Home = None,
     json: Json = False,
 ) -> None:

@@ -33,14 +33,17 @@ def trials(
             help="Only those of a family, a spec or a variant.",
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="TEXT", help="Only of devices whose names hold this.")] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only trials on devices whose names contain this text.")
+    ] = None,
     status: Annotated[
-        str | None, typer.Option("--status", metavar="STATUS", help="Only of this status: ok, wrong_result.")
+        str | None, typer.Option("--status", metavar="STATUS", help="Only trials with this status: ok, wrong_result.")
     ] = None,
     shape: Annotated[
-        str | None, typer.Option("--shape", metavar="SHAPE", help="Only of these sizes, as listed: 8192x8192, 2^28.")
+        str | None,
+        typer.Option("--shape", metavar="SHAPE", help="Only trials of these sizes, as listed: 8192x8192, 2^28."),
     ] = None,
-    algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this algorithm.")] = None,
+    algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="Only trials of this algorithm.")] = None,
     limit: Annotated[
         int | None,
         typer.Option(

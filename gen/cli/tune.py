@@ -59,7 +59,7 @@ def tune(
         option(
             "--shape",
             "SHAPE",
-            "Of the first input: 8192x8192, 2^28; repeatable. Default: one that stands for each shape class.",
+            "The shape of the first input: 8192x8192, 2^28; repeatable. Default: one that stands for each shape class.",
         ),
     ] = None,
     parameters: RuntimeParameters = None,
@@ -79,7 +79,7 @@ def tune(
     alignment: Annotated[
         int,
         typer.Option(
-            metavar="BYTES", hidden=True, help="Tune for arrays whose addresses no more than so many bytes divide."
+            metavar="BYTES", hidden=True, help="Tune for arrays whose addresses are aligned to this many bytes only."
         ),
     ] = 16,
     part: Annotated[
@@ -137,7 +137,7 @@ def tune(
     ] = None,
     model: Annotated[
         str | None,
-        option("--device", "TEXT", "With --scheduler: only on GPUs whose names hold this.", rare=True),
+        option("--device", "TEXT", "With --scheduler: only on GPUs whose names contain this text.", rare=True),
     ] = None,
     compiler: CompilerName = "nvrtc",
     arch: Annotated[

@@ -153,20 +153,20 @@ def _number(size: int) -> str:
 KINDS: tuple[Kind, ...] = ("load", "store")
 METRICS = (
     Metric("registers a thread", "registers", lambda e: e.main.resources.registers, _plain,
-           "Taken from what all threads of a multiprocessor share."),
+           "Part of the register file, which all resident threads of a multiprocessor share."),
     Metric("spilled bytes a thread", "spilled_bytes", lambda e: e.main.resources.spill_store_bytes, _plain,
-           "Values that find no register go through memory."),
+           "Values that do not fit in registers go through local memory."),
     Metric("shared memory a block", "shared_bytes",
            lambda e: e.main.resources.static_shared_bytes + e.main.dynamic_shared_bytes, in_bytes,
-           "Also shared by all blocks of a multiprocessor."),
+           "Part of a multiprocessor's shared memory, which its resident blocks divide."),
     Metric("occupancy", "occupancy", lambda e: e.main.occupancy.fraction, _percent,
-           "The warps that a multiprocessor holds, of those that it could hold at most."),
+           "Resident warps of a multiprocessor, divided by the most that it can hold."),
     Metric("bytes in flight", "bytes_in_flight", lambda e: e.main.bytes_in_flight, in_bytes,
-           "Loads that all threads of a multiprocessor have under way at once: they hide how long memory takes."),
+           "Loads that a multiprocessor has issued and not yet received: they hide the latency of memory."),
     Metric("load efficiency", "load_efficiency", lambda e: e.found.efficiency("load"), _percent,
-           "What lanes asked for of what global memory moved for it; more than all where they ask for the same."),
+           "Bytes that lanes asked for over bytes that global memory moved; above 100% if lanes share bytes."),
     Metric("store efficiency", "store_efficiency", lambda e: e.found.efficiency("store"), _percent,
-           "The same for what is written."),
+           "The same for stores."),
     Metric("bytes moved", "moved_bytes", lambda e: e.found.moved_bytes(), in_bytes,
            "By requests of warps, in sectors of 32 bytes."),
     Metric("of the least possible", "moved_over_least",
@@ -178,12 +178,12 @@ METRICS = (
     Metric("bank conflict degree", "conflict_degree", lambda e: e.found.conflict_degree, _plain,
            "Wavefronts that shared memory takes, over those it would take without bank conflicts."),
     Metric("lanes that take part", "active_lanes", lambda e: e.found.active_lanes / WARP, _percent,
-           "Of a warp's 32, in an access: the others are past an end, or elsewhere after a branch."),
+           "Active lanes of a warp in an access: the others are past an end, or in another branch."),
     Metric("instructions", "instructions",
            lambda e: sum(e.instructions[e.main.kernel].values()) if e.instructions else None, _plain,
            "In the machine code of the main kernel."),
     Metric("predicted time", "predicted_us", lambda e: e.predicted.us, in_us,
-           "By a model of memory, caches and latencies: it ranks variants, and is no measurement."),
+           "By a model of memory, caches and latencies: it ranks variants, and is not a measurement."),
     Metric("predicted GB/s", "predicted_gb_per_s",
            lambda e: e.least_bytes / e.predicted.us * 1e-3 if e.least_bytes else None, _plain,
            "The least bytes of the problem over that time."),
@@ -252,18 +252,18 @@ def sentences(one: Explanation) -> Iterator[str]:
     if one.instructions:
         yield from asked_for(one.variant.config, one.instructions[one.main.kernel])
     if any(used.resources.spill_store_bytes for used in one.used):
-        yield "Some values find no register and are spilled to memory: less unrolling, or a smaller block, avoids that."
+        yield "Some values do not fit in registers and are spilled: less unrolling, or a smaller block, avoids that."
 
 
 _HEAVY = 0.02  # of all traffic, which a line must have to be named
 _BOUND = {  # what each part of a prediction means
     MEMORY: "It is bound by memory: what must be moved takes longest, so only moving less would help.",
-    L2: "It is bound by the second-level cache: sectors that are asked for again, or in parts, pass there each time.",
+    L2: "It is bound by the second-level cache: sectors that are requested again, or in parts, pass there each time.",
     UNITS: "It is bound by the load and store units: requests of many lines, and bank conflicts, take several passes.",
-    INSTRUCTIONS: "It is bound by the issue of instructions: more work for each, by vectors or unrolling, would help.",
-    LATENCY: "It is bound by latency: loads wait for each other, and too few are under way to keep memory busy.",
+    INSTRUCTIONS: "It is bound by the issue of instructions: fewer of them, by vectors or unrolling, would help.",
+    LATENCY: "It is bound by latency: loads wait for each other, and too few are in flight to keep memory busy.",
     STARTS: "It is bound by the start of its blocks: each has little to do, and larger ones would start less often.",
-    LAUNCHES: "It is bound by its launches: there is so little work that starting takes longest.",
+    LAUNCHES: "It is bound by its launches: there is so little work that starting the kernels takes longest.",
 }
 
 
@@ -292,13 +292,13 @@ def _global(one: Explanation) -> Iterator[str]:
     if moved > 1.05:
         cached = one.found.cached_bytes() / one.least_bytes
         yield (
-            f"Requests move {moved:.3g} times the least possible; {cached:.3g} times where a block's cache keeps what "
-            "it has seen."
+            f"Requests move {moved:.3g} times the least possible; {cached:.3g} times if the first-level cache keeps "
+            "what its block has read."
         )
     elif moved > 0.95:
         coalesced = "All accesses to global memory are coalesced, and every element moves once"
         if one.repeated:
-            yield f"{coalesced} each time it is asked for ({one.repeated}): caches may spare memory the later ones."
+            yield f"{coalesced} each time it is asked for ({one.repeated}): caches may serve the later requests."
         else:
             yield f"{coalesced}: no less is possible."
 
@@ -356,7 +356,7 @@ def _latency(one: Explanation) -> Iterator[str]:
         if flying >= needed:
             enough = "that is enough"
         elif one.predicted.bound == LAUNCHES:
-            enough = "so small a problem has no more to load"
+            enough = "a problem this small has no more to load"
         else:
             enough = "unrolling, wider vectors or more resident warps add some"
         yield (

@@ -124,7 +124,7 @@ def test_a_problem_without_work_gets_no_advice() -> None:
     assert said == ["The problem is empty: nothing is launched, and nothing moves."]
     said = one("transposeSmem", "--shape", "1x1")["sentences"]
     assert not any("unrolling" in sentence for sentence in said)
-    assert any("so small a problem has no more to load" in sentence for sentence in said)
+    assert any("a problem this small has no more to load" in sentence for sentence in said)
 
 
 def test_every_metric_is_there_and_shown_with_its_meaning() -> None:
