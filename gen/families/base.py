@@ -463,7 +463,7 @@ class Family(ABC, Generic[S]):
     def work(self, spec: S, extents: Extents) -> Work:
         """The least such a problem takes."""
 
-    def smallest(self, spec: S, extents: Extents) -> Smallest:
+    def smallest(self, spec: S, extents: Extents, limits: Limits) -> Smallest:
         """What every variant that computes such a problem has to do, by what its demand counts."""
         return Smallest(0, 0)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
 
 from gen.arch import WARP, Limits
@@ -49,7 +50,6 @@ class Costs:
 COSTS = Costs()
 SECTOR_BYTES = 32
 COLD_SECONDS = 2e-9  # for each instruction that is written out, when the first block fetches it
-AGAIN_SHARE = 0.4  # of a launch's time for memory, what each further one takes of it at least: the second-level cache's
 _ROUNDED = 1 - 1e-9  # of a bound, so that its sums, rounded in another order, are none above an estimate's
 DEFAULT_REGISTERS = 40  # of a thread, where an algorithm does not say
 
@@ -100,6 +100,15 @@ class Least(NamedTuple):
         serial_instructions: as in a demand.
         fused: time steps of a launch; 0: all of a call.
         again_seconds: of each further launch, beside those of a launch.
+        threads: of a launch, for each result.
+        of_thread: instructions of each of these beside those for elements, of a launch.
+        resident: threads that a multiprocessor holds at once, at most; 0: as many as any kernel's.
+        rounds: as in a demand, of a launch.
+        at_once: elements of a result that its threads load before they wait, at most; 0: any number.
+        shared: of all results that blocks share, likewise; 0: they share none.
+        step_seconds: after the last load, for each time step of a call.
+        cell_seconds: likewise, for each cell of a step; the larger of both counts.
+        tile: rows and columns that threads have and issue for, also where a matrix has none; both 1: any number.
     """
 
     instructions: float = 0.0
@@ -107,36 +116,87 @@ class Least(NamedTuple):
     serial_instructions: float = 0.0
     fused: int = 0
     again_seconds: float = 0.0
+    threads: float = 0.0
+    of_thread: float = 0.0
+    resident: int = 0
+    rounds: float = 1.0
+    at_once: int = 0
+    shared: int = 0
+    step_seconds: float = 0.0
+    cell_seconds: float = 0.0
+    tile: tuple[int, int] = (1, 1)
 
 
 class Smallest(NamedTuple):
-    """What every variant that computes a problem has to do: elements, bytes that a launch moves, and time steps."""
+    """What every variant that computes a problem has to do.
+
+    Attributes:
+        elements: that are read.
+        moved_bytes: of a launch.
+        steps: of time.
+        results: of a reduction; 0: one for each element.
+        rows, cols: of a matrix that tiles cover.
+        again_share: of a launch's time for memory, what each further one takes of it.
+    """
 
     elements: int
     moved_bytes: int
     steps: int = 1
+    results: int = 0
+    rows: int = 1
+    cols: int = 1
+    again_share: float = 0.0
 
 
 def least_us_of(smallest: Smallest, limits: Limits, costs: Costs = COSTS) -> Callable[[Least], float]:
     """Gives the microseconds below which no estimate of a variant at a problem is."""
-    elements, moved_bytes, steps = smallest
+    elements, moved_bytes, steps, results, rows, cols, again_share = smallest
+    results = results or elements
     memory_us = 1e6 * moved_bytes / (limits.memory_bytes_per_second * costs.bandwidth_share)
     issued = limits.multiprocessors * costs.issued_per_clock * limits.clock_hz
     issue_us = 1e6 * elements * max(steps, 1) / (WARP * issued)
+    thread_us, most = 1e6 * results / (WARP * issued), limits.multiprocessors * limits.threads_per_multiprocessor
     load_us, start_us = costs.load_us, costs.launch_us + costs.start_us
 
     def bound(least: Least) -> float:
-        instructions, end_seconds, serial, fused, again_seconds = least
-        memory, latency, issue, end_us = memory_us, load_us, issue_us * instructions, 1e6 * end_seconds
+        instructions, end_seconds, serial, fused, again_seconds, threads, of_thread, resident, rounds = least[:9]
+        at_once, shared, step_seconds, cell_seconds, tile = least[9:]
+        if at_once:
+            rounds = max(rounds, ceil(_ROUNDED * elements / max(at_once * results, shared)))
+        memory, latency, end_us = memory_us, load_us * rounds, 1e6 * end_seconds
+        issue = issue_us * instructions + thread_us * threads * of_thread
+        high, wide = tile
+        if high > 1 or wide > 1:
+            covered = -(-rows // high) * high * (-(-cols // wide) * wide) / (rows * cols)
+            threads, issue = covered * threads, covered * issue
+        if step_seconds:
+            end_us += 1e6 * steps * max(step_seconds, cell_seconds * elements)
         if fused and steps > fused:
             again = -(-steps // fused) - 1
-            memory, latency = memory * (1 + AGAIN_SHARE * again), latency * (1 + AGAIN_SHARE * again)
+            memory, latency = memory * (1 + again_share * again), latency * (1 + again_share * again)
             end_us += again * (costs.next_launch_us + 1e6 * again_seconds)
-        _, middle, longest = sorted((memory, latency, issue))
+        waves = threads * results / (limits.multiprocessors * resident if resident else most)
+        if waves * _ROUNDED > 1:
+            latency = ceil(waves * _ROUNDED) * (latency + costs.block_us)
+        longest, middle = (memory, latency) if memory > latency else (latency, memory)
+        if issue > middle:
+            longest, middle = (issue, longest) if issue > longest else (longest, issue)
         busy = longest + costs.second_share * middle + costs.instruction_us * serial
         return (start_us + busy + end_us) * _ROUNDED
 
     return bound if elements else lambda _: 0.0  # nothing is computed of no elements
+
+
+def resident_blocks(limits: Limits, threads_per_block: int, registers: int, shared_bytes: int) -> int:
+    """Blocks that a multiprocessor holds at once."""
+    # Drivers take no shared memory of a block before sm_80.
+    threads, taken = -(-threads_per_block // WARP) * WARP, shared_bytes + limits.reserved_shared_bytes_per_block
+    resident = min(
+        limits.threads_per_multiprocessor // threads, limits.blocks_per_multiprocessor,
+        limits.registers_per_multiprocessor // (threads * registers),
+        limits.shared_bytes_per_multiprocessor // max(taken, 1),
+    )  # fmt: skip
+    return max(resident, 1)
 
 
 def estimated_us(demand: Demand, limits: Limits, costs: Costs = COSTS) -> float:
@@ -144,14 +204,7 @@ def estimated_us(demand: Demand, limits: Limits, costs: Costs = COSTS) -> float:
     moved_bytes, blocks, threads, bytes_in_flight, loads, instructions, registers, shared_bytes = demand[:8]
     launches, end_seconds, serial = demand[8:]
     most, clock_hz, warps_of_block = limits.multiprocessors, limits.clock_hz, -(-threads // WARP)
-    # Blocks that a multiprocessor holds at once; drivers take no shared memory of a block before sm_80.
-    taken = shared_bytes + limits.reserved_shared_bytes_per_block
-    resident = min(
-        limits.threads_per_multiprocessor // (warps_of_block * WARP), limits.blocks_per_multiprocessor,
-        limits.registers_per_multiprocessor // (warps_of_block * WARP * registers),
-        limits.shared_bytes_per_multiprocessor // max(taken, 1),
-    )  # fmt: skip
-    resident = max(resident, 1)
+    resident = resident_blocks(limits, threads, registers, shared_bytes)
     multiprocessors = max(min(blocks, most), 1)
     on_each = min(-(-blocks // most), resident)
     of_one = min(on_each * threads * bytes_in_flight / (1e-6 * costs.load_us), costs.bytes_per_clock * clock_hz)

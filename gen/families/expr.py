@@ -136,18 +136,43 @@ class Expr:
         """The value, given every size it names. Raises KeyError for a size that is not given."""
         if self.operator is None:
             return sizes[self.name] if self.name else self.number
-        remembered = sizes.known if type(sizes) is Sizes else None
-        if remembered is not None and (known := remembered.get(id(self))) is not None:
+        if type(sizes) is Sizes:
+            known = sizes.known.get(id(self))
+            if known is None:
+                known = sizes.known[id(self)] = self._run(sizes), self
             value: int = known[0]
             return value
         left, right = self.operands
         # Numbers and names are most operands: a call for each of them would take half of the time.
         one = left.at(sizes) if left.operator else sizes[left.name] if left.name else left.number
         other = right.at(sizes) if right.operator else sizes[right.name] if right.name else right.number
-        found = APPLIED[self.operator](one, other)
-        if remembered is not None:
-            remembered[id(self)] = found, self
-        return found
+        return APPLIED[self.operator](one, other)
+
+    def _run(self, sizes: Mapping[str, int]) -> int:
+        """The value, without a call for each part."""
+        numbers, names, operations = self._program
+        values = [*numbers, *[sizes[name] for name in names]]
+        for apply, left, right in operations:
+            values.append(apply(values[left], values[right]))
+        return values[-1]
+
+    @cached_property
+    def _program(
+        self,
+    ) -> tuple[tuple[int, ...], tuple[str, ...], tuple[tuple[Callable[[int, int], int], int, int], ...]]:
+        """Its numbers, its names, and what is done in turn with two of these or of what is found so."""
+        parts = self.parts()
+        ordered = sorted(parts, key=lambda part: 2 if part.operator else 1 if part.name else 0)
+        places = {id(part): place for place, part in enumerate(ordered)}
+        return (
+            tuple(part.number for part in ordered if part.is_number),
+            tuple(part.name for part in ordered if part.name),
+            tuple(
+                (APPLIED[part.operator], places[id(part.operands[0])], places[id(part.operands[1])])
+                for part in ordered
+                if part.operator
+            ),
+        )  # fmt: skip
 
     def fixed(self) -> int | None:
         """The value where it is the same for all sizes; None where it names one."""
@@ -226,7 +251,7 @@ class Expr:
 
     def __getstate__(self) -> dict[str, object]:
         # A hash is another in each process; the parts are in the operands.
-        return {name: value for name, value in vars(self).items() if name not in ("_hash", "_parts")}
+        return {name: value for name, value in vars(self).items() if name not in ("_hash", "_parts", "_program")}
 
     def __str__(self) -> str:
         return self.text()

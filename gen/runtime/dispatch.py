@@ -198,12 +198,12 @@ class Chooser:
         Raises:
             ConfigError: this device can run no base variant either.
         """
-        shape_class = self.family.shape_class(self.spec, extents, alignment)
+        known = Sizes({**extents, **self._limits.sizes()})
+        shape_class = self.family.shape_class(self.spec, known, alignment)
         winners = self._winners.get(shape_class, [])
         if any(winner.region.bounds for winner in winners):
             sizes = sizes_of(self.family, self.spec, extents, alignment)
             winners = [winner for winner in winners if winner.region.holds(sizes)]
-        known = Sizes({**extents, **self._limits.sizes()})
         return self._fitting(shape_class, winners[0] if winners else None, known, alignment)
 
     def choices(self, shape_class: str) -> list[tuple[str, Choice]]:
@@ -365,7 +365,7 @@ class Chooser:
         Estimates are made in the order of their bounds, until a bound is above the least estimate.
         """
         bounded, enough = self._bounded(shape_class), self.family.most_candidates
-        bound_of = least_us_of(self.family.smallest(self.spec, extents), self._limits)
+        bound_of = least_us_of(self.family.smallest(self.spec, extents, self._limits), self._limits)
         own = next(place for place, (made, _) in enumerate(bounded) if made is first)
         bounds = [
             (bound_of(least), place) for place, (_, least) in enumerate(bounded) if place > own and least is not None

@@ -240,7 +240,7 @@ def test_untuned_the_choice_is_that_by_estimates_of_all_candidates() -> None:
 def test_no_estimate_is_below_the_bound_by_which_dispatch_passes_a_variant_over() -> None:
     estimated: Counter[str] = Counter()
     for family, spec, sizes, alignment, limits in problems_of_families():
-        bound_of = least_us_of(family.smallest(spec, sizes), limits)
+        bound_of = least_us_of(family.smallest(spec, sizes, limits), limits)
         for made in (
             Chooser(family, spec, (), "Some GPU", limits).row(family.shape_class(spec, sizes, alignment)).others
         ):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from gen.families.expr import ONE, ZERO, Expr, constant, size
+from gen.families.expr import ONE, ZERO, Expr, Sizes, constant, size
 
 NAMES = ("rows", "cols", "n", "multiprocessors")
 # An expression beside the same arithmetic on Python's integers, or None where that is not defined (a division by zero,
@@ -66,6 +66,7 @@ OPERATIONS: dict[str, tuple[Callable[[Expr, Expr], Expr], Callable[[int, int], i
 def test_the_value_is_that_of_python_arithmetic(twin: Twin) -> None:
     expression, sizes, value = twin
     assert expression.at(sizes) == value
+    assert expression.at(Sizes(sizes)) == value  # which dispatch evaluates without a call for each part
 
 
 @given(twins())
@@ -125,7 +126,8 @@ def test_its_hash_is_that_of_equals_and_of_the_process() -> None:
     one, other = (Expr(operator="+", operands=(Expr(name="n"), Expr(number=1)), word=word) for word in ("", "one"))
     assert hash(one) == hash(other)
     assert one == other
-    assert "_hash" not in pickle.loads(pickle.dumps(one)).__dict__
+    assert one.at(Sizes({"n": 2})) == 3
+    assert not {"_hash", "_program"} & pickle.loads(pickle.dumps(one)).__dict__.keys()
 
 
 def test_it_prints_as_people_write_it() -> None:

@@ -12,6 +12,7 @@ import pytest
 import gen
 from gen.arch import Limits, known_architectures
 from gen.dtypes import F16, F32, F64, DType
+from gen.families.base import Algorithm
 from gen.families.extents import extents_of
 from gen.families.names import heuristic_variants, variant
 from gen.families.plans import idle_multiprocessors
@@ -47,6 +48,17 @@ def test_every_star_and_box_has_fused_steps_among_the_first(boundary: Boundary, 
         many = tags(spec, MANY_STEPS)
         assert many[0].startswith("temporal"), (form, radius)
         assert len(many) == len(set(many)) <= FAMILY.most_candidates + 4  # no size is taken by all tiles
+
+
+def test_march_takes_what_its_grid_holds_however_many_planes_there_are() -> None:
+    spec, found = gen.stencil(gen.star(3, 1)), set[bool]()
+    marching = [one for one in heuristic_variants(FAMILY, spec, ONE_STEP, H100) if isinstance(one.config, MarchConfig)]
+    for made, shape in product(marching, ((5, 6, 7), (2**20, 2**15, 2**15), (4, 2**21, 2**21), (2**13, 2**18, 2**18))):
+        sizes = extents_of(FAMILY, spec, shape)
+        of_plan = Algorithm.unsupported_extents(made.algorithm, spec, made.config, sizes, H100)
+        assert made.algorithm.unsupported_extents(spec, made.config, sizes, H100) == of_plan
+        found.add(of_plan is None)
+    assert found == {True, False}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -137,9 +137,11 @@ class Reduction(Family[ReductionSpec]):
         return super().first_stays(shape_class) if shapes.ShapeClass(shape_class) in shapes.SWEPT else 0.97
 
     @override
-    def smallest(self, spec: ReductionSpec, extents: Extents) -> Smallest:
-        elements = extents.get("outer", 1) * extents["n"] * extents.get("inner", 1)
-        return Smallest(elements, elements * spec.dtype.size)
+    def smallest(self, spec: ReductionSpec, extents: Extents, limits: Limits) -> Smallest:
+        results = extents.get("outer", 1) * extents.get("inner", 1)
+        elements = results * extents["n"]
+        columns = extents.get("inner", extents.get("k3", 1))
+        return Smallest(elements, elements * spec.dtype.size, results=results, cols=columns)
 
     def can_share_tuning(self, spec: ReductionSpec, other: ReductionSpec) -> bool:
         """The same along other axes: once they are merged, a class tells what lies where."""

@@ -18,6 +18,7 @@ from gen.families.estimates import Smallest
 from gen.families.extents import DenseFamily, check_gaps
 from gen.families.stencil import shapes
 from gen.families.stencil.algorithms.common import cells_of
+from gen.families.stencil.algorithms.demands import again_share
 from gen.families.stencil.algorithms.march import March, MarchConfig
 from gen.families.stencil.algorithms.overlapped import Overlapped
 from gen.families.stencil.algorithms.persistent import Persistent
@@ -220,9 +221,13 @@ class Stencil(DenseFamily[StencilSpec]):
         return 1.0 if shape_class == MANY_STEPS else 0.92
 
     @override
-    def smallest(self, spec: StencilSpec, extents: Extents) -> Smallest:
+    def smallest(self, spec: StencilSpec, extents: Extents, limits: Limits) -> Smallest:
         cells = cells_of(spec, extents)
-        return Smallest(cells, 2 * cells * spec.dtype.size, extents.get(STEPS, 1))
+        swept = 2 * cells * spec.dtype.size
+        return Smallest(
+            cells, swept, extents.get(STEPS, 1), rows=extents.get("rows", 1), cols=extents["cols"],
+            again_share=again_share(swept, limits.l2_bytes),
+        )  # fmt: skip
 
     @override
     def shape_class(self, spec: StencilSpec, extents: Extents, alignment: int = WIDEST) -> str:

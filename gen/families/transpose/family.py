@@ -175,9 +175,10 @@ class Transpose(DenseFamily[MatrixSpec]):
         return super().first_stays(shape_class) if shape_class == ShapeClass.COPY.value else 0.98
 
     @override
-    def smallest(self, spec: MatrixSpec, extents: Extents) -> Smallest:
+    def smallest(self, spec: MatrixSpec, extents: Extents, limits: Limits) -> Smallest:
         elements = elements_of(spec, extents) if isinstance(spec, TransposeSpec) else 0
-        return Smallest(elements, 2 * elements * spec.dtype.size)
+        rows, cols = extents["rows"], extents["cols"]
+        return Smallest(elements, 2 * elements * spec.dtype.size, rows=rows, cols=cols)
 
     @override
     def representative(self, spec: MatrixSpec, shape_class: str) -> Extents:

@@ -194,7 +194,8 @@ class Columns(ReductionAlgorithm[ColumnsConfig]):
 
     @override
     def least(self, spec: ReductionSpec, config: ColumnsConfig, limits: Limits) -> Least:
-        return columns_least(spec, (config.columns_x, config.rows_y), config.unroll, config.vec_bytes)
+        sharing = limits.multiprocessors * config.blocks_per_sm
+        return columns_least(spec, (config.columns_x, config.rows_y), config.unroll, config.vec_bytes, sharing)
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: ColumnsConfig) -> int:

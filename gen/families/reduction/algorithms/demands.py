@@ -113,6 +113,9 @@ def least_of(
     walk: float = 0.0,
     more_instructions: float = 0.0,
     reduces: bool = True,
+    threads: float = 0.0,
+    at_once: int = 0,
+    shared: int = 0,
 ) -> Least:
     """What is below all demands of threads that read all elements by vectors of so many bytes, or narrower ones.
 
@@ -123,11 +126,17 @@ def least_of(
         walk: as in `demand_of`, at least.
         more_instructions: likewise.
         reduces: whether warps of a block combine their states at all sizes.
+        threads: of a result, at least; each may have several.
+        at_once: elements of a result that all of its threads ask for before they wait, at most; 0: any number.
+        shared: of all results that several blocks share, likewise.
     """
     item, of_item, _, _ = _of_spec(spec)
     items = vec_bytes // item
     reduced = BLOCK_REDUCE_SECONDS * (reduces and threads_per_block > WARP)
-    return Least((6 + walk) / items + of_item, reduced, more_instructions)
+    return Least(
+        (6 + walk) / items + of_item, reduced, more_instructions, threads=threads,
+        of_thread=OVERHEAD_INSTRUCTIONS + more_instructions, at_once=at_once, shared=shared,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
@@ -197,14 +206,22 @@ def columns_demand(
 
 
 def columns_least(
-    spec: ReductionSpec, block: tuple[int, int], unroll: int, vec_bytes: int, *, walk: float = 0.0, before: float = 0.0
+    spec: ReductionSpec,
+    block: tuple[int, int],
+    unroll: int,
+    vec_bytes: int,
+    sharing: int,
+    *,
+    walk: float = 0.0,
+    before: float = 0.0,
 ) -> Least:
-    """What is below all demands of such blocks; the arguments are those of `columns_demand`."""
+    """What is below all demands of such blocks, of which so many share strips; the others are `columns_demand`'s."""
     (columns_x, rows_y), items = block, vec_bytes // spec.dtype.size
     return least_of(
         spec, columns_x * rows_y, vec_bytes, walk=walk, more_instructions=before + _of_columns(items, rows_y, unroll),
-        reduces=rows_y > 1,
-    )  # fmt: skip
+        reduces=rows_y > 1, threads=rows_y / items, at_once=rows_y * unroll,
+        shared=sharing * columns_x * items * rows_y * unroll,
+    )._replace(tile=(1, items * min(columns_x, WARP)))  # fmt: skip
 
 
 def _of_columns(items: int, rows_y: int, unroll: int) -> int:

@@ -19,7 +19,7 @@ from gen.dtypes import U32, DType
 from gen.families.base import Extents, Launch, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, tunable
 from gen.families.estimates import SECTOR_BYTES, Demand, Least
-from gen.families.expr import ONE, Expr, constant, made_once, size
+from gen.families.expr import ONE, Expr, constant, made_once, once_a_problem, size
 from gen.families.reduction.algorithms.columns import no_shared_room
 from gen.families.reduction.algorithms.common import (
     AXES,
@@ -62,7 +62,8 @@ MOST_OF_ROW_THREAD = 256
 """Elements of a result for each thread of `flat_rows`: vectors, or more blocks, would be faster by far."""
 
 
-def beyond_span(extents: Extents) -> str | None:
+@once_a_problem
+def beyond_span(_: ReductionSpec, extents: Extents) -> str | None:
     """Why elements of an array cannot be numbered in 32 bits."""
     if form(extents) is Form.STRIDED:
         span = sum(
@@ -155,7 +156,7 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
         """Columns, or several axes, as the config says, numbered in 32 bits."""
         if found := _beyond_axes(config.axes, extents, (Form.COLUMNS,), "columns"):
             return found
-        return beyond_span(extents) or beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
+        return beyond_span(spec, extents) or beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: FlatColumnsConfig) -> Iterator[Extents]:
         """Blocks of which the last has 1, 2, all but 1 and all results; few results, which blocks share."""
@@ -251,9 +252,12 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
 
     @override
     def least(self, spec: ReductionSpec, config: FlatColumnsConfig, limits: Limits) -> Least:
+        rows, alone = config.threads_per_block // config.columns, config.combine is Combine.ALONE
         return least_of(
             spec, config.threads_per_block, spec.dtype.size, walk=3 + 5 * config.axes * (config.axes > 1),
-            more_instructions=60 * config.axes - 40 * (config.combine is Combine.ALONE) + 12, reduces=False,
+            more_instructions=60 * config.axes - 40 * alone + 12 * rows.bit_length(), reduces=rows > 1, threads=rows,
+            at_once=rows * config.unroll,
+            shared=0 if alone else limits.multiprocessors * SHARING_THREADS * config.unroll,
         )  # fmt: skip
 
     @override
@@ -314,7 +318,7 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
             return "it only reduces rows"
         if extents["n"] > MOST_OF_ROW_THREAD * config.group:
             return f"it supports at most {MOST_OF_ROW_THREAD} elements of a result per thread"
-        return beyond_span(extents) or beyond_grid(self.blocks(config).at(extents))
+        return beyond_span(spec, extents) or beyond_grid(self.blocks(config).at(extents))
 
     def inputs(self, spec: ReductionSpec, config: FlatRowsConfig) -> dict[str, object]:
         """The threads of a block."""
@@ -384,7 +388,8 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
         return least_of(
             spec, config.threads_per_block, max(config.vec_bytes, spec.dtype.size),
             walk=3 + 5 * config.axes * (config.axes > 1), more_instructions=50 * config.axes,
-            reduces=config.group > WARP,
+            reduces=config.group > WARP, threads=config.group,
+            at_once=config.group * config.unroll * max(config.vec_bytes // spec.dtype.size, 1),
         )  # fmt: skip
 
     @override

@@ -156,6 +156,8 @@ class Rows(ReductionAlgorithm[RowsConfig]):
         return least_of(
             spec, config.threads_per_block, config.vec_bytes,
             more_instructions=12 * config.group.bit_length() * config.rows_at_once, reduces=config.group > WARP,
+            threads=config.group / config.rows_at_once,
+            at_once=config.group * config.unroll * (config.vec_bytes // spec.dtype.size),
         )  # fmt: skip
 
     @override

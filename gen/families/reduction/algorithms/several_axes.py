@@ -135,7 +135,7 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
             return "it is for arrays whose axes do not merge to a matrix, contiguous along the last reduced axis"
         if config.index_bits == 32:
             items, length = config.vec_bytes // spec.dtype.size, extents["r3"]
-            if found := beyond_span(extents):
+            if found := beyond_span(spec, extents):
                 return found
             if extents["n"] // max(length, 1) * (length // items + _ends(length, items)) >= MOST_SPAN:
                 return f"its rows have {MOST_SPAN} vectors or more, which 32-bit indices cannot count"
@@ -285,9 +285,12 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         if config.tiles:
             return least_of(spec, THREADS_PER_BLOCK, config.vec_bytes, more_instructions=700)._replace(instructions=0.0)
         walk, before = MULTI_ROWS_INSTRUCTIONS[config.index_bits]
+        at_once = config.group * config.unroll * (config.vec_bytes // spec.dtype.size)
+        sharing = limits.multiprocessors * config.blocks_per_sm if config.group == THREADS_PER_BLOCK else 0
         return least_of(
-            spec, THREADS_PER_BLOCK, config.vec_bytes, walk=walk, more_instructions=before, reduces=config.group > WARP
-        )
+            spec, THREADS_PER_BLOCK, config.vec_bytes, walk=walk, more_instructions=before, reduces=config.group > WARP,
+            threads=config.group, at_once=at_once, shared=sharing * at_once,
+        )  # fmt: skip
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: MultiRowsConfig) -> int:
@@ -351,7 +354,7 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         """Neighbouring elements along the fastest kept axis."""
         if form(extents) is not Form.STRIDED or extents["ks3"] != 1:
             return "it is for arrays whose axes do not merge to a matrix, contiguous along the last kept axis"
-        if config.index_bits == 32 and (found := beyond_span(extents)):
+        if config.index_bits == 32 and (found := beyond_span(spec, extents)):
             return found
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
@@ -424,8 +427,9 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
     def least(self, spec: ReductionSpec, config: MultiColumnsConfig, limits: Limits) -> Least:
         walk, before = MULTI_COLUMNS_INSTRUCTIONS[config.index_bits]
         return columns_least(
-            spec, (config.columns_x, config.rows_y), config.unroll, config.vec_bytes, walk=walk, before=before
-        )
+            spec, (config.columns_x, config.rows_y), config.unroll, config.vec_bytes,
+            limits.multiprocessors * BLOCKS_PER_SM, walk=walk, before=before,
+        )  # fmt: skip
 
     @override
     def bytes_in_flight(self, spec: ReductionSpec, config: MultiColumnsConfig) -> int:

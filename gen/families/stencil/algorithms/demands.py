@@ -13,7 +13,7 @@ from math import gcd, prod
 
 from gen.arch import Limits
 from gen.families.base import Extents
-from gen.families.estimates import AGAIN_SHARE, COLD_SECONDS, COSTS, Demand, Least
+from gen.families.estimates import COLD_SECONDS, COSTS, Demand, Least
 from gen.families.expr import once_a_problem
 from gen.families.stencil.algorithms.common import (
     VECTOR_BYTES,
@@ -27,7 +27,7 @@ from gen.families.stencil.spec import STEPS, StencilSpec
 
 SHUFFLE, LOAD = 2.5, 2.5  # of 32 lanes in a clock: in instructions of which a multiprocessor issues as many in it
 ONE_WARP_CLOCKS = 1.0  # for an instruction of a warp, where few others share its scheduler
-_CACHED = AGAIN_SHARE  # of the time that memory takes: what the second-level cache takes for as many bytes
+_CACHED = 0.4  # of the time that memory takes: what the second-level cache takes for as many bytes
 _CACHED_LATENCY = 0.5  # likewise
 _STEP_SECONDS = 0.5e-6  # of each further launch of one step: until all cells of the step before are seen
 _SHARE_OF_CACHE = 0.8  # that two arrays and a spare one may fill
@@ -166,7 +166,17 @@ def demand_of_steps(
     )
 
 
-def least_of_steps(instructions: float = 0.0, written: float = 0.0, fused: int = 1, last_seconds: float = 0.0) -> Least:
+def least_of_steps(
+    instructions: float = 0.0,
+    written: float = 0.0,
+    fused: int = 1,
+    last_seconds: float = 0.0,
+    *,
+    threads: float = 0.0,
+    resident: int = 0,
+    rounds: float = 1.0,
+    tile: tuple[int, int] = (1, 1),
+) -> Least:
     """What is below all demands of time steps.
 
     Args:
@@ -174,9 +184,16 @@ def least_of_steps(instructions: float = 0.0, written: float = 0.0, fused: int =
         written: as in `demand_of_steps`, at least.
         fused: time steps of a launch; 0: all of a call.
         last_seconds: as in `demand_of_steps`.
+        threads: for each cell of a launch.
+        resident: threads that a multiprocessor holds at once, at most; 0: as many as any kernel's.
+        rounds: as in `demand_of_steps`, at least.
+        tile: rows and columns of cells that threads have and issue for, also where an array has none.
     """
     again = last_seconds + (_STEP_SECONDS if fused == 1 else 0.0)
-    return Least(instructions, written * COLD_SECONDS + last_seconds, 0.0, fused, again)
+    return Least(
+        instructions, written * COLD_SECONDS + last_seconds, 0.0, fused, again, threads=threads, resident=resident,
+        rounds=rounds, tile=tile,
+    )  # fmt: skip
 
 
 @once_a_problem
@@ -187,6 +204,10 @@ def _launched(spec: StencilSpec, extents: Extents, fused: int, l2_bytes: int) ->
     """
     launches = max(-(-extents.get(STEPS, 1) // fused), 1)
     swept = 2 * prod(extents[axis] for axis in spec.axes) * spec.dtype.size
-    cached = 1.5 * swept <= _SHARE_OF_CACHE * l2_bytes
-    again = launches - 1
-    return launches, swept, 1 + again * (_CACHED if cached else 1.0), 1 + again * (_CACHED_LATENCY if cached else 1.0)
+    again, of_memory = launches - 1, again_share(swept, l2_bytes)
+    return launches, swept, 1 + again * of_memory, 1 + again * max(_CACHED_LATENCY, of_memory)
+
+
+def again_share(swept: int, l2_bytes: int) -> float:
+    """What each further launch takes of a launch's time for memory, where one moves so many bytes."""
+    return _CACHED if 1.5 * swept <= _SHARE_OF_CACHE * l2_bytes else 1.0

@@ -24,11 +24,18 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from gen.arch import MAX_SHARED_BYTES_PER_BLOCK, MAX_THREADS_PER_BLOCK, PARTITIONS, WARP, max_registers_per_thread
+from gen.arch import (
+    MAX_GRID_X,
+    MAX_SHARED_BYTES_PER_BLOCK,
+    MAX_THREADS_PER_BLOCK,
+    PARTITIONS,
+    WARP,
+    max_registers_per_thread,
+)
 from gen.dtypes import F32, U32, StoreModifier
 from gen.families.base import Extents, Launch, Limits, Plan, with_limits
 from gen.families.config import Config, store_modifier, tunable
-from gen.families.estimates import COSTS, Demand
+from gen.families.estimates import COSTS, Demand, Least
 from gen.families.expr import ONE, Expr, constant, made_once, size
 from gen.families.plans import Tiles, beyond_shared, idle_multiprocessors
 from gen.families.stencil.algorithms.common import (
@@ -47,6 +54,7 @@ from gen.families.stencil.algorithms.demands import (
     SHUFFLE,
     demand_of_steps,
     edge_share,
+    least_of_steps,
     moves_vectors,
     steps_of_launch,
     work_of,
@@ -158,6 +166,14 @@ class March(StencilAlgorithm[MarchConfig]):
             return f"{limits.arch} has no asynchronous copies"
         return beyond_shared(_Block.of(spec, config).shared_bytes, limits)
 
+    def unsupported_extents(
+        self, spec: StencilSpec, config: MarchConfig, extents: Extents, limits: Limits
+    ) -> str | None:
+        """A grid must hold its blocks, of which there are no more than of one plane each."""
+        if _blocks(spec, config).tiles.at(extents) * extents["planes"] <= MAX_GRID_X:
+            return beyond_shared(_Block.of(spec, config).shared_bytes, limits)
+        return super().unsupported_extents(spec, config, extents, limits)
+
     def slow_path_reason(
         self, spec: StencilSpec, config: MarchConfig, extents: Extents, alignment: int, limits: Limits
     ) -> str | None:
@@ -255,6 +271,15 @@ class March(StencilAlgorithm[MarchConfig]):
             registers=_registers(spec, config),
             shared_bytes=block.shared_bytes, moved_share=idle * (1 + beside / written / 2),
         )  # fmt: skip
+
+    @override
+    def least(self, spec: StencilSpec, config: MarchConfig, limits: Limits) -> Least:
+        block, threads = _Block.of(spec, config), config.threads_per_block
+        copies = -(-block.plane_rows * block.plane_lanes // threads)
+        a_step = (_ISSUED_FOR_A_TURN + _ISSUED_FOR_A_COPY * copies) / config.steps
+        a_step += _issued_for_a_level(spec, config, limits)
+        high, wide = block.own_rows, block.own_lanes * work_of(spec, limits).cells
+        return least_of_steps(threads * a_step / (high * wide), fused=config.steps, rounds=_ROUNDS, tile=(high, wide))
 
 
 def planes_of_blocks(tiles: Expr, blocks_per_sm: int, waves: int, least: int) -> Expr:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -231,7 +232,16 @@ class Resident(StencilAlgorithm[ResidentConfig]):
 
     @override
     def least(self, spec: StencilSpec, config: ResidentConfig, limits: Limits) -> Least:
-        return least_of_steps(written=200 + config.unroll * len(image_of(spec).taps), fused=config.steps)
+        least = least_of_steps(written=200 + config.unroll * len(image_of(spec).taps), fused=config.steps, rounds=2.0)
+        known = _clocks(spec, config, limits)
+        blocks = 1 if config.steps == 0 and image_of(spec) == spec else limits.multiprocessors
+        cells = WARP * config.unroll * max(config.cells_across, 1) * blocks
+        frozen = any("frozen" in ends for ends in spec.ends)  # cells of which steps do not compute
+        share = (_NOT_TIMED if config.steps else 1.0) / limits.clock_hz
+        return least._replace(
+            step_seconds=share * (_BARRIER_CLOCKS + known.of_places * (not frozen)),
+            cell_seconds=0.0 if frozen else share * known.of_warp / cells,
+        )
 
 
 def step_clocks(
@@ -241,15 +251,25 @@ def step_clocks(
 
     Shared memory delivers a word to each lane of a warp in a clock.
     """
+    known = _clocks(spec, config, limits)
+    groups = lines // max(config.cells_across, 1) * -(-cells // config.unroll)
+    own = -(-groups // config.threads_per_block)
+    return max(resident * (groups / WARP) * known.of_warp, own * known.of_places) + _BARRIER_CLOCKS
+
+
+class _Clocks(NamedTuple):
+    """Clocks of a step: a multiprocessor's for a warp, of a group of cells a lane, and a thread's for one group."""
+
+    of_warp: float
+    of_places: float
+
+
+@lru_cache(512)
+def _clocks(spec: StencilSpec, config: ResidentConfig, limits: Limits) -> _Clocks:
     work, across = work_of(spec, limits), max(config.cells_across, 1)
     loads, columns = _loads(image_of(spec), config)
-    groups = lines // across * -(-cells // config.unroll)
-    own = -(-groups // config.threads_per_block)
-    cells_of_thread = config.unroll * across
-    instructions = loads + columns + cells_of_thread * (work.terms * work.slots + _OF_CELL) + _OF_GROUP
-    warps = groups / WARP
-    busy = resident * warps * max(loads * work.words, instructions / _ISSUED)
-    return max(busy, own * (_PLACE_CLOCKS + _TERM_CLOCKS * work.terms * across)) + _BARRIER_CLOCKS
+    instructions = loads + columns + config.unroll * across * (work.terms * work.slots + _OF_CELL) + _OF_GROUP
+    return _Clocks(max(loads * work.words, instructions / _ISSUED), _PLACE_CLOCKS + _TERM_CLOCKS * work.terms * across)
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
     def least(self, spec: StencilSpec, config: ShiftedConfig, limits: Limits) -> Least:
         known, tiles = _instructions(spec, config, limits), tiles_of(spec, config)
         of_cell = known.vectors * WARP * config.warps / (tiles.tile_rows * tiles.tile_cols)
-        return least_of_steps(of_cell, known.vectors)
+        return least_of_steps(of_cell, known.vectors, tile=(tiles.tile_rows, tiles.tile_cols))
 
     def bytes_in_flight(self, spec: StencilSpec, config: ShiftedConfig) -> int:
         """The rows of a lane that are on their way."""

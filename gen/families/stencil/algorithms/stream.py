@@ -149,7 +149,10 @@ class Stream(StencilAlgorithm[StreamConfig]):
     def least(self, spec: StencilSpec, config: StreamConfig, limits: Limits) -> Least:
         known, cells = _instructions(spec, config, limits), config.rows * cells_of_vector(spec)
         vectors = known.loaded + known.summed
-        return least_of_steps(min(vectors, known.slow) / cells, min(vectors, known.slow_term))
+        tiles = _tiles(spec, config.rows, config.warps_across, config.warps_down)
+        return least_of_steps(
+            min(vectors, known.slow) / cells, min(vectors, known.slow_term), tile=(tiles.tile_rows, tiles.tile_cols)
+        )
 
     def bytes_in_flight(self, spec: StencilSpec, config: StreamConfig) -> int:
         """The rows of a lane that are on their way."""

@@ -165,7 +165,10 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
 
     @override
     def least(self, spec: StencilSpec, config: TemporalConfig, limits: Limits) -> Least:
-        return least_of_steps(fused=config.steps)
+        work, own = work_of(spec, limits), Columns.of(spec, config).own
+        terms = work.terms * cells_of_lane(spec, config) * work.words
+        of_cell = WARP * _issued_for_a_row(work, terms) / own
+        return least_of_steps(of_cell, fused=config.steps, rounds=_ROUNDS, tile=(1, own))
 
     def edge_cases(self, spec: StencilSpec, config: TemporalConfig) -> Iterator[Extents]:
         """Sizes that leave the last warp of a row few of its columns, or all but few; one has inner rows and warps."""

@@ -17,7 +17,7 @@ from gen.arch import WARP
 from gen.dtypes import I32, I64, LoadModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Limits, Plan
 from gen.families.config import Config, choice, load_modifier, tunable
-from gen.families.estimates import SECTOR_BYTES, Demand, Least
+from gen.families.estimates import SECTOR_BYTES, Demand, Least, resident_blocks
 from gen.families.expr import ONE, size
 from gen.families.plans import Tiles, beyond_block
 from gen.families.stencil.algorithms.common import (
@@ -49,6 +49,7 @@ _MAX_UNROLLED_TERMS = 343  # of a cell, all written out: more take NVRTC long to
 _MAX_INNER_TERMS = 64  # of a thread in three axes, to be written out twice: inside, and where places are folded
 _PLACES_OF_32_BITS = 2**31  # those outside, of neighbours, counted too
 _OTHER_INSTRUCTIONS = 30  # of a thread, before its first load and after its last
+_REGISTERS = 40  # of a thread
 _OF_SHORT_ROW = 0.5  # lines that a request touches for each of its rows
 _WEIGHTS_HELP = "memory of the weights: literals in the code, global or constant memory"
 
@@ -199,7 +200,7 @@ class Naive(StencilAlgorithm[NaiveConfig]):
             spec, extents, limits, blocks=_tiles(spec, config).count.at(extents),
             threads_per_block=config.block_x * config.block_y, bytes_in_flight=spec.dtype.size * config.unroll,
             rounds=1 + rounds_of(ONE_WARP_CLOCKS * longest / limits.clock_hz), instructions=copied + own * computed,
-            written=written + _OTHER_INSTRUCTIONS, registers=40,
+            written=written + _OTHER_INSTRUCTIONS, registers=_REGISTERS,
             moved_share=known.moved_share if extents["cols"] > config.block_x else 1.0,
         )  # fmt: skip
 
@@ -210,7 +211,14 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         of_thread, written = known.loaded, known.written
         if any("frozen" in ends for ends in spec.ends):
             of_thread, written = min(of_thread, known.copied), 0.0
-        return least_of_steps((_OTHER_INSTRUCTIONS + of_thread) / config.unroll, written + _OTHER_INSTRUCTIONS)
+        tiles, threads = _tiles(spec, config), config.block_x * config.block_y
+        instructions = _OTHER_INSTRUCTIONS + of_thread
+        return least_of_steps(
+            instructions / config.unroll, written + _OTHER_INSTRUCTIONS, threads=1 / config.unroll,
+            resident=threads * resident_blocks(limits, threads, _REGISTERS, 0),
+            rounds=1 + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz),
+            tile=(config.unroll if len(spec.axes) == 3 else tiles.tile_rows, tiles.tile_cols),
+        )  # fmt: skip
 
     def bytes_in_flight(self, spec: StencilSpec, config: NaiveConfig) -> int:
         """The cells of its rows: their neighbours are other threads' cells."""

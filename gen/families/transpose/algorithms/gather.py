@@ -12,7 +12,7 @@ from gen.arch import WARP
 from gen.dtypes import U32, U64, DType
 from gen.families.base import Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, tunable
-from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least
+from gen.families.estimates import COLD_SECONDS, DEFAULT_REGISTERS, SECTOR_BYTES, Demand, Least, resident_blocks
 from gen.families.expr import ONE, Expr, made_once, once_a_problem, size
 from gen.families.transpose.algorithms.common import (
     MAX_DIVIDEND,
@@ -177,7 +177,11 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         if together > 1:
             of_vector = _OF_AXIS + 8 + 3 * together + memory(config.vec_bytes) / 2
         of_thread = _PROLOGUE + unroll * (of_vector + together * memory(size))
-        return Least(of_thread / (unroll * together), COLD_SECONDS * self._code(spec, config))
+        threads, elements = config.threads_per_block, unroll * together
+        return Least(
+            of_thread / elements, COLD_SECONDS * self._code(spec, config), threads=1 / elements,
+            resident=threads * resident_blocks(limits, threads, DEFAULT_REGISTERS, 0),
+        )  # fmt: skip
 
     def _code(self, spec: TransposeSpec, config: GatherConfig) -> int:
         """Instructions of the text."""

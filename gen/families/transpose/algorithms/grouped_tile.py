@@ -12,7 +12,7 @@ from typing_extensions import override
 from gen.dtypes import I32, I64, U32, U64, DType, StoreModifier
 from gen.families.base import STATIC_SHARED_BYTES, Extents, Launch, Limits, Plan
 from gen.families.config import Config, choice, store_modifier, tunable
-from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least
+from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least, resident_blocks
 from gen.families.expr import ONE, Expr, also_in_cpp, made_once, once_a_problem, size
 from gen.families.plans import beyond_block
 from gen.families.transpose.algorithms.common import (
@@ -291,7 +291,7 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
             in_flight=inside * config.unroll * per * per * nbytes if by_vectors else 4 * inside * nbytes,
             rounds=1.0 if by_vectors else config.unroll * per * per / 4,
             instructions=of_thread * (0.3 + 0.7 * inside) + of_places,
-            registers=32 + 2 * config.unroll * per * config.vec_bytes // 4,
+            registers=self._registers(spec, config),
             shared_bytes=self.staged_bytes(spec, config),
             serial_instructions=_SERIAL * config.axes,
             code=3 * _OF_AXIS * config.axes + of_thread,
@@ -306,7 +306,13 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
             (PROLOGUE + of_thread + of_places) * threads / (high * wide),
             COLD_SECONDS * (3 * _OF_AXIS * config.axes + of_thread),
             _SERIAL * config.axes,
+            threads=threads / (high * wide),
+            resident=threads
+            * resident_blocks(limits, threads, self._registers(spec, config), self.staged_bytes(spec, config)),
         )
+
+    def _registers(self, spec: TransposeSpec, config: GroupedTileConfig) -> int:
+        return 32 + 2 * config.unroll * self.elements(spec, config) * config.vec_bytes // 4
 
     def _of_thread(self, spec: TransposeSpec, config: GroupedTileConfig) -> tuple[float, float]:
         """Slots of a thread for its squares: by vectors, and element by element."""

@@ -113,12 +113,14 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
             else:
                 yield turned(spec, few, length, many, in_gap=gap)
 
+    @made_once
     def length(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
         """Of a tile along the long side, a multiple of `TILE_LENGTH_MULTIPLE`."""
         across = (size(config.few.value) * spec.dtype.size).at_least(1)
         length = (size(config.few.value) * 0 + config.piece) // across
         return (length // TILE_LENGTH_MULTIPLE * TILE_LENGTH_MULTIPLE).at_least(TILE_LENGTH_MULTIPLE)
 
+    @made_once
     def shared_bytes(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
         """Of a block: the tile, a vector more for where it begins, and what fills up the last line of the banks."""
         few = size(config.few.value)
@@ -131,6 +133,7 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
         many = "rows" if config.few is Few.COLS else "cols"
         return size(many).ceil_div(self.length(spec, config))
 
+    @made_once
     def grid(self, spec: TransposeSpec, config: SkinnyConfig) -> Expr:
         """Blocks; none where there are no elements."""
         return self.down(spec, config) * size(config.few.value).at_most(1) * matrices(spec)
@@ -250,6 +253,7 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
         for rows, cols, many in ((2, 3, 1), (5, 7, elements // 35 + 2), (4, 2, 3), (3, elements // 3, 2)):
             yield turned(spec, rows, cols, many)
 
+    @made_once
     def grid(self, spec: TransposeSpec, config: SmallConfig) -> Expr:
         """Blocks; where there are no elements none are needed."""
         area = (size("rows") * size("cols")).at_least(1)
@@ -489,6 +493,7 @@ class Squares(StagedAlgorithm[SquaresConfig]):
         high, wide = self.sides(spec)
         return (constant(config.threads_per_block * config.unroll) // (high * wide)).at_least(1)
 
+    @made_once
     def grid(self, spec: TransposeSpec, config: SquaresConfig) -> Expr:
         """Blocks."""
         return matrices(spec).ceil_div(self.together(spec, config))

@@ -14,7 +14,7 @@ from gen.arch import REGISTERS_PER_BLOCK
 from gen.dtypes import LoadModifier, StoreModifier
 from gen.families.base import Extents, Limits, Plan, beyond_grid
 from gen.families.config import Config, choice, store_modifier, tunable
-from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least
+from gen.families.estimates import COLD_SECONDS, SECTOR_BYTES, Demand, Least, resident_blocks
 from gen.families.expr import made_once, size
 from gen.families.plans import Tiles
 from gen.families.transpose.algorithms.common import (
@@ -197,7 +197,7 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         whole = extents["rows"] % per == extents["cols"] % per == 0
         edges = edge_share(extents, tile) if by_vectors else 1.0
         singly = 0.0 if by_vectors and whole else edges
-        words, count = 2 * per * config.vec_bytes // 4, tiles.counted(extents)
+        count = tiles.counted(extents)
         inside = elements_of(spec, extents) / max(count * tile[0] * tile[1], 1)  # threads outside do little
         return tile_demand(
             spec,
@@ -209,7 +209,7 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
             aligned=by_vectors,
             at_once=(1 - singly) * per * per + singly,
             rounds=1 + singly * (per * per - 1),
-            registers=min(_OTHER_REGISTERS + words, 255),
+            registers=self._registers(spec, config),
             shared_bytes=self.staged_bytes(spec, config),
         )
 
@@ -218,7 +218,13 @@ class VectorTile(StagedAlgorithm[VectorTileConfig]):
         tiles, threads = self.tiles(spec, config), config.lanes * config.groups
         area, (fast, slow) = tiles.tile_rows * tiles.tile_cols, self._of_element(spec, config)
         end = COLD_SECONDS * (PROLOGUE + min(0.3 * fast, slow) * area / threads)
-        return Least(PROLOGUE * threads / area + min(fast, slow), end)
+        resident = resident_blocks(limits, threads, self._registers(spec, config), self.staged_bytes(spec, config))
+        return Least(
+            PROLOGUE * threads / area + min(fast, slow), end, threads=threads / area, resident=threads * resident
+        )
+
+    def _registers(self, spec: TransposeSpec, config: VectorTileConfig) -> int:
+        return min(_OTHER_REGISTERS + 2 * self.elements(spec, config) * config.vec_bytes // 4, 255)
 
     def _of_element(self, spec: TransposeSpec, config: VectorTileConfig) -> tuple[float, float]:
         """Slots for an element: of vectors, and of those between them.
@@ -367,7 +373,16 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
         area, threads = config.tile_rows * config.tile_cols, 32 * config.warps
         of_element = (2 + self.halo(spec, config) / config.tile_rows) * (1.7 * memory(spec.dtype.size) + 1.5)
         of_thread = PROLOGUE + of_element * area / threads
-        return Least(of_thread * threads / area, COLD_SECONDS * of_thread)
+        resident = resident_blocks(limits, threads, self._registers(spec, config), self.staged_bytes(spec, config))
+        return Least(
+            of_thread * threads / area, COLD_SECONDS * of_thread, threads=threads / area, resident=threads * resident,
+            tile=(config.tile_rows, config.tile_cols),
+        )  # fmt: skip
+
+    def _registers(self, spec: TransposeSpec, config: WindowTileConfig) -> int:
+        threads = 32 * config.warps
+        of_elements = config.tile_rows * config.tile_cols // threads * max(spec.dtype.size, 4) // 4
+        return min(30 + of_elements, 65536 // threads)
 
     @override
     def demand(
@@ -387,7 +402,7 @@ class WindowTile(WindowAlgorithm[WindowTileConfig]):
             of_element=(again + 1) * (1.7 * memory(size) + 1.5 + 3 * edges),
             aligned=config.align > 0,
             at_once=config.tile_rows * config.tile_cols / threads,
-            registers=min(30 + config.tile_rows * config.tile_cols // threads * max(size, 4) // 4, 65536 // threads),
+            registers=self._registers(spec, config),
             shared_bytes=self.staged_bytes(spec, config),
         )
 
