@@ -19,6 +19,7 @@ from gen.families.transpose.algorithms.common import (
     MatrixAlgorithm,
     copied,
     inverse_of,
+    known,
     only_gaps_after_rows,
     turned,
     turns,
@@ -96,12 +97,16 @@ class Gather(MatrixAlgorithm[TransposeSpec, GatherConfig]):
         piece = config.threads_per_block * config.unroll * together
         make = turned if turns(spec) else lambda one, rows, cols, **_: copied(one, cols, (rows,))
         if together > 1:
-            for rows in (together, together + 1, 2 * together - 1):
+            fastest = spec.axes[-1]  # of the output; the other axis is any one
+            other = 0 if fastest else 1
+            lengths = dict.fromkeys((together, together + 1, 2 * together - 1, 2 * together + 1, 3 * together + 1))
+            for place, rows in enumerate(lengths):
                 found = [copied(spec, rows, (3, piece // (3 * rows) + 1), gap=0)]
-                if turns(spec):
+                if turns(spec) and place < 3:
                     found.append(turned(spec, rows, piece // rows + 1, in_gap=3))
                     found.append(turned(spec, rows, piece // (3 * rows) + 1, 3))
-                yield from (one for one in found if self._rows_hold(spec, together, one))
+                held = [one for one in found if self._rows_hold(spec, together, one)]
+                yield from held or [known(spec, {fastest: rows, other: piece // rows + 1}, 0, 0)]
             return
         yield make(spec, 1, piece + 1)
         yield make(spec, 2, piece // 2 + 1, in_gap=3)

@@ -220,12 +220,15 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
         yield turned(spec, 2 * high, wide + per, 3 if several else 1, in_gap=16, out_gap=16)
         yield turned(spec, 2 * high - 1, wide, in_gap=1, out_gap=3)
         if several:
+            # The last axis that changes its place, the output's fastest one before those that stay last, and others.
+            last = max(axis for axis, source in enumerate(spec.axes) if axis != source)
+            others = [axis for axis in reversed(range(last)) if axis != spec.axes[last]]
+            axes = sorted((last, spec.axes[last], *others[: config.axes - 2]))
             for of_vectors in (True, False):
-                extents = [3 + place % 3 for place in range(config.axes)]
+                extents = [3 + place % 3 for place in range(len(axes))]
                 for end in (0, -1):
                     extents[end] = extents[end] * per if of_vectors else high // 4 + 3
-                shape = dict(zip(range(config.axes), extents, strict=True))
-                yield known(spec, {axis: extent for axis, extent in shape.items() if axis < len(spec.axes)}, 0, 0)
+                yield known(spec, dict(zip(axes, extents, strict=True)), 0, 0)
 
     @override
     def inputs(self, spec: TransposeSpec, config: GroupedTileConfig) -> Mapping[str, object]:
