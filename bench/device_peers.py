@@ -40,8 +40,8 @@ def rows(place: Place) -> Iterator[Row]:
     counts = [count for count in COUNTS if count <= len(place.devices)]
     program = place.folder / "jacobi"
     alone: dict[tuple[str, str], float] = {}
-    for name in ("JAX, shard_map and ppermute", "torch, symmetric memory", "torch, permute, all-to-all, permute",
-                 "CUDA, one process"):  # fmt: skip
+    for name in ("torch, symmetric memory", "CUDA, one process", "torch, permute, all-to-all, permute",
+                 "JAX, shard_map and ppermute"):  # fmt: skip
         if name.startswith("CUDA"):
             source = str(ROOT / "bench" / "peers" / "jacobi.cu")
             made = ran(["nvcc", "-O3", "-arch=native", "-o", str(program), source], 60)
