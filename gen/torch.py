@@ -349,10 +349,10 @@ class Operator:
             _library.impl(name, run, key)
         full = f"gen::{name}"
         torch.library.register_fake(full, shape, lib=_library)
-        torch.library.register_autograd(full, backward, setup_context=context, lib=_library)
         torch.library.register_vmap(full, batched, lib=_library)
         self.defined: Any = getattr(torch.ops.gen, name).default
         defined, self._run = self.defined, run
+        _library.impl(name, _recording(defined, run, context, backward), "Autograd", with_keyset=True)
         # `torch.func.grad` does not look into operators (torch 2.13), but knows the rules of a function.
         members = {
             "forward": defined, "setup_context": context, "backward": backward, "vmap": batched,
@@ -373,6 +373,50 @@ class Operator:
         return found
 
 
+_BACKENDS = (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)
+
+
+def _recording(defined: Any, run: Any, context: Any, backward: Any) -> Callable[..., Tensor]:
+    """What torch calls for an operator before its kernel: it records the gradient where one is asked for.
+
+    As `torch.library.register_autograd` makes it, which goes back to torch to find the kernel. Here the kernel is
+    called at once where nothing else wants to see the call, which takes a third of the time.
+
+    Args:
+        defined: the operator.
+        run: its kernel.
+        context: keeps what the gradient needs.
+        backward: the gradients of all arguments.
+    """
+
+    def below(keys: Any, given: tuple[Any, ...]) -> Tensor:
+        found: Tensor
+        if (keys & torch._C._after_ADInplaceOrView_keyset).highestPriorityTypeId() in _BACKENDS:
+            found = run(*given)
+        else:
+            with torch._C._AutoDispatchBelowAutograd():
+                found = defined.redispatch(keys & torch._C._after_autograd_keyset, *given)
+        return found
+
+    def forward(ctx: Any, keys: Any, *given: Any) -> Tensor:
+        found = below(keys, given)
+        context(ctx, given, found)
+        return found
+
+    members = {"forward": forward, "backward": lambda ctx, gradient: (None, *backward(ctx, gradient))}
+    recorded: Any = type(
+        f"{defined}", (torch.autograd.Function,), {key: staticmethod(value) for key, value in members.items()}
+    )
+
+    def called(keys: Any, *given: Any) -> Tensor:
+        if torch.is_grad_enabled() and given[0].requires_grad:
+            found: Tensor = recorded.apply(keys, *given)
+            return found
+        return below(keys, given)
+
+    return called
+
+
 def _is_plain(x: Tensor) -> bool:
     """Whether torch would do nothing with a call but make it: no gradient, no mode, no subclass."""
     return (
@@ -380,7 +424,7 @@ def _is_plain(x: Tensor) -> bool:
         and not (x.requires_grad and torch.is_grad_enabled())
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
-        and not (x.is_conj() or x.is_neg())
+        and not (x.is_conj() or x.is_neg() or x.is_meta)
     )
 
 

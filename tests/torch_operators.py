@@ -225,6 +225,24 @@ def test_whatever_looks_on_sees_the_operator(place: str) -> None:
             gen.torch.sum(dual, axis=1)
 
 
+@pytest.mark.parametrize("grad", [False, True])
+def test_what_lies_between_the_gradient_and_the_kernel_is_not_passed_by(grad: bool, place: str) -> None:
+    numbers_of = torch.view_as_complex(numbers(3, 4, 2, place=place))
+    negated = torch.imag(numbers_of.conj())  # torch negates it when somebody looks
+    assert negated.is_neg()
+    wanted = negated.resolve_neg().sum(1)
+    x = negated.detach().requires_grad_(grad)
+    for found in (gen.torch.sum(x, axis=1), gen.torch.REDUCE.defined(x, "sum", [1], 0, None)):
+        torch.testing.assert_close(found.detach(), wanted)
+        assert found.requires_grad == grad
+        if grad:
+            (given,) = torch.autograd.grad(found.sum(), x)
+            torch.testing.assert_close(given.resolve_neg(), torch.ones_like(given.resolve_neg()))
+    meta = torch.empty(3, 4, device="meta", requires_grad=grad)
+    found = gen.torch.argmax(meta, axis=1)
+    assert (found.device.type, found.dtype, tuple(found.shape)) == ("meta", torch.int64, (3,))
+
+
 def test_sums_of_bfloat16(place: str) -> None:
     x = torch.ones(300, dtype=torch.bfloat16, device=place, requires_grad=True)
     found = gen.torch.sum(x, dtype=torch.float32)
