@@ -108,6 +108,7 @@ struct Launcher {
   std::vector<Scratch*>* scratch_of_streams;
   std::vector<Entry*>* table;
   size_t entries;
+  Entry* last;  // of the table: the one that was looked up last, since calls repeat
 };
 
 PyTypeObject* launcher_type;
@@ -179,15 +180,24 @@ uint64_t hash_of(const Call& call) {
   return hash;
 }
 
+bool same(const Entry& entry, const Call& call) {
+  return entry.key.size() == static_cast<size_t>(call.length) &&
+         memcmp(entry.key.data(), call.key, call.length * sizeof(int64_t)) == 0;
+}
+
 size_t place_of(const Launcher* self, const Call& call, uint64_t hash) {
   size_t place = hash & (kSlots - 1);
   while (const Entry* entry = (*self->table)[place]) {
-    if (entry->hash == hash && entry->key.size() == static_cast<size_t>(call.length) &&
-        memcmp(entry->key.data(), call.key, call.length * sizeof(int64_t)) == 0)
-      break;
+    if (entry->hash == hash && same(*entry, call)) break;
     place = (place + 1) & (kSlots - 1);
   }
   return place;
+}
+
+// What became of such a call; null if nobody knows.
+Entry* found(Launcher* self, const Call& call) {
+  if (self->last == nullptr || !same(*self->last, call)) self->last = (*self->table)[place_of(self, call, hash_of(call))];
+  return self->last;
 }
 
 // The handle of a stream that the caller names: a number, or an object of torch or of CuPy.
@@ -326,9 +336,6 @@ PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t cou
   Stated stated{given, count};
   Call call;
   if (!take_names(self, given + count, names, &stated) || !describe(self, stated, &call)) return not_done();
-  const uint64_t hash = hash_of(call);
-  Entry* entry = (*self->table)[place_of(self, call, hash)];
-  if (entry == nullptr || overlaps(self, *entry, call)) return not_done();
   bool complete = true;
   for (Py_ssize_t place = self->inputs; place < self->arrays; ++place) complete &= call.given[place].object != nullptr;
   const bool chosen = stated.stream != Py_None;
@@ -337,6 +344,8 @@ PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t cou
   if ((!chosen || !complete) && !current_stream(self->device, *call.reader, &current)) return not_done();
   if (!chosen) stream = current;
   if (!complete && stream != current) return not_done();  // memory is made in the order of another stream
+  Entry* entry = found(self, call);  // not before, since a stream's attributes may be Python's, which may forget entries
+  if (entry == nullptr || overlaps(self, *entry, call)) return not_done();
 
   void* before = nullptr;
   if (self->driver.get_current(&before) != 0) return not_done();
@@ -362,7 +371,8 @@ PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t cou
     }
   }
   let_go(entry);
-  for (PyObject* array : made) Py_XDECREF(array);
+  if (!complete)
+    for (PyObject* array : made) Py_XDECREF(array);
   if (entered) self->driver.pop_current(&before);
   return ready == 0 ? not_done() : result;
 }
@@ -461,6 +471,7 @@ void forget_entries(Launcher* self) {
     entry = nullptr;
   }
   self->entries = 0;
+  self->last = nullptr;
 }
 
 PyObject* launcher_forget(PyObject* object, PyObject*) {
@@ -498,6 +509,7 @@ PyObject* launcher_remember(PyObject* object, PyObject* arguments_of) {
     entry->kept.push_back(call.kept[place]);
   }
   const size_t place = place_of(self, call, entry->hash);
+  self->last = nullptr;
   if ((*self->table)[place] != nullptr) {
     let_go((*self->table)[place]);
   } else {
@@ -675,6 +687,8 @@ PyObject* repeating_call(PyObject* object, PyObject* const* given, size_t flags,
 }
 
 PyObject* repeating_new(PyTypeObject* type, PyObject* /*arguments*/, PyObject* /*names*/) {
+  // Before Python 3.12 a class that is made in Python inherits where the function is, but not that it is to be used.
+  type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
   PyObject* made = type->tp_alloc(type, 0);
   if (made != nullptr) reinterpret_cast<Repeating*>(made)->vectorcall = repeating_call;
   return made;

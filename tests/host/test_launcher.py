@@ -40,6 +40,8 @@ CONTEXT = 4321
 SUM, TRANSPOSE = "reduction_sum_f32", "transpose_10_b32"
 Raw = tuple[str, str, tuple[int, ...], tuple[int, ...], int, tuple[object, ...], int]
 """A launch: variant, entry, grid, block, shared bytes, arguments, stream."""
+VECTORCALL = 1 << 11
+"""Of a type's flags: Python calls its objects without a tuple and a dictionary of the arguments."""
 _POINTER = ctypes.POINTER(ctypes.c_void_p)
 
 
@@ -282,10 +284,44 @@ def test_a_kernel_with_a_launcher_looks_like_one_without(device: RecordingDevice
     assert isinstance(kernel, Kernel)
     assert (type(kernel).__name__, kernel.__doc__, repr(kernel)) == ("Kernel", Kernel.__doc__, repr(other))
     assert inspect.signature(kernel) == inspect.signature(other)
+    assert type(kernel).__flags__ & VECTORCALL
     gone = weakref.ref(kernel)
     del kernel
     gc.collect()
     assert gone() is None
+
+
+def test_calls_of_many_sizes_in_turns_are_each_launched_as_before(device: RecordingDevice, library: Any) -> None:
+    kernel = gen.load(TRANSPOSE, device=device)
+    pairs = [(library.array(aligned((rows, 50))), library.array(aligned((50, rows)))) for rows in (40, 41, 42)]
+    for a, out in pairs:
+        kernel(a, out=out)
+    first, native = device.raw.copy(), device.native
+    for place in (0, 0, 1, 0, 2, 2, 1):
+        a, out = pairs[place]
+        kernel(a, out=out)
+        assert device.raw[-1] == first[place]
+    assert device.native == native + 7
+
+
+def test_what_is_forgotten_while_a_stream_is_asked_is_not_launched(device: RecordingDevice, library: Any) -> None:
+    kernel: Any = gen.load(TRANSPOSE, device=device)
+    a, out = library.array(aligned((40, 50))), library.array(aligned((50, 40)))
+
+    class Stream:
+        """It is of Python, and so may do anything."""
+
+        @property
+        def cuda_stream(self) -> int:
+            kernel._launcher.forget()
+            return 5
+
+    for _ in range(2):
+        kernel(a, out=out)
+    native = device.native
+    kernel(a, out=out, stream=Stream())
+    assert device.raw[-1] == (*device.raw[0][:-1], 5)
+    assert device.native == native
 
 
 def test_whatever_differs_is_not_repeated(device: RecordingDevice, library: Any) -> None:
