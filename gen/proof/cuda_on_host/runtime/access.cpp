@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "clusters.h"
-#include "shared.h"
+#include "shared_races.h"
 #include "trace.h"
 
 namespace cuda_on_host {

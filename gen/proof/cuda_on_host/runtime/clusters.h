@@ -1,6 +1,6 @@
 // Blocks of a cluster: they run at the same time, meet at a barrier, and reach into each other's shared memory.
 #pragma once
-#include "words.h"
+#include "global_races.h"
 
 namespace cuda_on_host {
 

@@ -2,7 +2,7 @@
 // touches their bytes before, or begins another copy there, is told, and so is who changes what they read.
 #include <cstring>
 
-#include "shared.h"
+#include "shared_races.h"
 
 namespace cuda_on_host {
 namespace {

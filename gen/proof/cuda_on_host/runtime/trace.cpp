@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "clusters.h"
-#include "shared.h"
+#include "shared_races.h"
 
 namespace cuda_on_host {
 namespace {

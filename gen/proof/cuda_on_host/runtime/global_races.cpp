@@ -1,4 +1,4 @@
-#include "words.h"
+#include "global_races.h"
 
 #include <sys/mman.h>
 
