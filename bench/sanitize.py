@@ -51,9 +51,9 @@ def texts_of(names: Sequence[str], limits: Limits, options: argparse.Namespace) 
 def compile_all(texts: Mapping[str, str], limits: Limits) -> None:
     """Compiles into the cache what the workers will load, on all cores."""
     from gen.toolchain.farm import CompileFarm
-    from gen.toolchain.nvrtc import Flags, Nvrtc
+    from gen.toolchain.nvrtc import Nvrtc
 
-    compiler = Nvrtc(cache_home(output_home()), Flags(line_info=True))
+    compiler = Nvrtc(cache_home(output_home()), line_info=True)
     with CompileFarm(compiler) as farm:
         list(
             farm.compile_many(texts.items(), limits.arch)

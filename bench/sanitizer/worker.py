@@ -55,10 +55,10 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     """Runs one family, or a part of it, under the tool that this process runs under; what was done."""
     from bench.runner import CudaRunner
     from gen.gpu.cuda import open_device
-    from gen.toolchain.nvrtc import Flags, Nvrtc
+    from gen.toolchain.nvrtc import Nvrtc
 
     start = time.monotonic()
-    compiler = Nvrtc(cache_home(output_home()), Flags(line_info=True))
+    compiler = Nvrtc(cache_home(output_home()), line_info=True)
     device = open_device(0, compiler)
     text = FAULTS[options.tool].text if options.plant else render
     runner = ExactRunner(CudaRunner(device, compiler, text), device, blank=options.tool == "initcheck")

@@ -11,7 +11,6 @@ import signal
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,29 +35,8 @@ except ImportError as error:
 
 # A product and a sum are rounded apart unless the source says fma, as on the CPU run: NVRTC's default fuses them.
 NO_CONTRACTION = "-fmad=false"
+STANDARD = "-std=c++17"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Flags:
-    """How NVRTC compiles, beyond the source and the architecture. Products and sums are never fused unasked.
-
-    Attributes:
-        std: the C++ standard.
-        line_info: whether the code knows its source lines, for a profiler.
-        max_registers: of one thread; None leaves it to the compiler.
-        ptxas: further options of ptxas: `-dlcm=cg`.
-    """
-
-    std: str = "c++17"
-    line_info: bool = False
-    max_registers: int | None = None
-    ptxas: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        texts = [f"-std={self.std}", NO_CONTRACTION, "-lineinfo" if self.line_info else ""]
-        texts.append("" if self.max_registers is None else f"-maxrregcount={self.max_registers}")
-        return " ".join(text for text in (*texts, *self.ptxas) if text)
 
 
 class Nvrtc:
@@ -70,18 +48,17 @@ class Nvrtc:
         architectures: what it compiles for: `sm_75`, ... `sm_90`, `sm_90a`, ...
     """
 
-    def __init__(self, cache: Path | None, flags: Flags | None = None) -> None:
+    def __init__(self, cache: Path | None, *, line_info: bool = False) -> None:
         """Loads the compiler.
 
         Args:
             cache: keeps what was compiled, and the sources that were refused; None keeps nothing.
-            flags: options beyond the usual ones.
+            line_info: whether the code knows its source lines, for a profiler.
 
         Raises:
             MissingToolError: NVRTC or the CUDA headers are not installed.
         """
-        self.flags = flags or Flags()
-        self.options = str(self.flags)
+        self.options = " ".join((STANDARD, NO_CONTRACTION, *(["-lineinfo"] if line_info else [])))
         self.version = f"nvrtc {nvrtc_version()}, headers {headers_version()}"
         self.architectures = architectures_of(nvrtc.nvrtcGetSupportedArchs()[1])
         self._headers = str(headers_folder())
@@ -133,17 +110,12 @@ class Nvrtc:
 
     def key(self, text: str, arch: str) -> str:
         """The cache key of a source: all that determines its machine code, and nothing of the machine at hand."""
-        flags = self.flags
         linker = {"linker": self._linker_version()} if linked_with(text) else {}
         return content_key(
             {
                 "compiler": self.version,
                 "arch": arch,
-                "std": flags.std,
-                "contraction": NO_CONTRACTION,
-                "line info": int(flags.line_info),
-                "max registers": flags.max_registers or 0,
-                "ptxas": flags.ptxas,
+                "options": self.options,
                 "source": text,
                 **linker,
             }
@@ -178,15 +150,11 @@ class Nvrtc:
 
     def _arguments(self, arch: str, *, linked: bool) -> list[str]:
         """The compiler's options; code that is linked with libraries is relocatable."""
-        flags = self.flags
         return [
             f"-arch={arch}",
-            f"--std={flags.std}",
-            NO_CONTRACTION,
+            *self.options.split(),
             f"--include-path={self._headers}",
-            *(["--generate-line-info"] if flags.line_info else []),
-            *([] if flags.max_registers is None else [f"--maxrregcount={flags.max_registers}"]),
-            *(f"--ptxas-options={option}" for option in ("-v", *flags.ptxas)),
+            "--ptxas-options=-v",
             # Without textures and CUDA's runtime functions, where no kernel uses them: the same code, a fifth sooner.
             "--relocatable-device-code=true" if linked else "--minimal",
             # Where there is a driver, NVRTC keeps a cache of its own: it may answer from there without ptxas's log.

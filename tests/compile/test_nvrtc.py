@@ -14,7 +14,7 @@ import pytest
 from gen.errors import CompileError, GenError, MissingToolError, UnknownNameError
 from gen.toolchain import nvrtc as module
 from gen.toolchain.compiled import Compiled, Compiler, Resources, compile_each, read_ptxas
-from gen.toolchain.nvrtc import Flags, Nvrtc
+from gen.toolchain.nvrtc import Nvrtc
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ extern "C" __global__ void widen(const __half* x, float* y) { y[threadIdx.x] = _
 """
 TWO = REVERSE + 'extern "C" __global__ void zero(float* x) { x[threadIdx.x] = 0; }\n'
 SPILLS = """
-extern "C" __global__ void many(const float* x, float* y, int n) {
+extern "C" __global__ BOUNDS void many(const float* x, float* y, int n) {
   float kept[96];
 #pragma unroll
   for (int i = 0; i < 96; ++i) kept[i] = x[i * n];
@@ -96,11 +96,13 @@ def test_shared_memory_and_registers_are_of_each_kernel(fresh: Nvrtc) -> None:
 
 
 def test_spills_are_counted() -> None:
-    many = Nvrtc(None, Flags(max_registers=32)).compile("many", SPILLS, "sm_90").resources["many"]
+    compiler, bounded = Nvrtc(None), SPILLS.replace("BOUNDS", "__launch_bounds__(1024, 2)")
+    many = compiler.compile("many", bounded, "sm_90").resources["many"]
     assert many.registers <= 32
     assert many.spill_store_bytes > 0
     assert many.spill_load_bytes > 0
-    assert Nvrtc(None).compile("many", SPILLS, "sm_90").resources["many"].spill_store_bytes == 0
+    unbounded = SPILLS.replace("BOUNDS", "")
+    assert compiler.compile("many", unbounded, "sm_90").resources["many"].spill_store_bytes == 0
 
 
 def test_a_called_functions_stack_is_its_callers(fresh: Nvrtc) -> None:
@@ -196,15 +198,8 @@ def test_what_is_kept_is_the_same_every_time(tmp_path: Path) -> None:
 
 def test_every_part_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Nvrtc(None)
-    flags = [
-        Flags(std="c++20"),
-        Flags(line_info=True),
-        Flags(max_registers=64),
-        Flags(ptxas=("-dlcm=cg",)),
-        Flags(ptxas=("-dlcm=ca",)),
-    ]
     keys = [usual.key(REVERSE, "sm_90"), usual.key(TWO, "sm_90"), usual.key(REVERSE, "sm_90a")]
-    keys += [Nvrtc(None, flag).key(REVERSE, "sm_90") for flag in flags]
+    keys.append(Nvrtc(None, line_info=True).key(REVERSE, "sm_90"))
     for function in ("nvrtc_version", "headers_version"):
         with monkeypatch.context() as patch:
             patch.setattr(module, function, lambda: "13.0.1")
