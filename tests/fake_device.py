@@ -223,7 +223,7 @@ class FakeDevice:
         self.upload(address, np.zeros(size, np.uint8))
 
     def capture(self, queue: Callable[[int], None], closed: Callable[[], None] = lambda: None) -> FakeGraph:
-        made = FakeGraph(self, closed)
+        made = FakeGraph(self, queue, closed)
         self.capturing = made
         try:
             queue(7)
@@ -304,8 +304,8 @@ class FakeEvent:
 class FakeGraph:
     """Launches that are carried out when it is replayed; each takes 2 us."""
 
-    def __init__(self, gpu: FakeDevice, closed: Callable[[], None]) -> None:
-        self.gpu, self.closed = gpu, closed
+    def __init__(self, gpu: FakeDevice, queue: Callable[[int], None], closed: Callable[[], None]) -> None:
+        self.gpu, self.queue, self.closed = gpu, queue, closed  # a graph keeps all that its launches need
         self.launches: list[tuple[str, Mapping[str, int], Callable[[], None]]] = []  # by variant and addresses
         self.replayed: list[int] = []  # on which streams
 

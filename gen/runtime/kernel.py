@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-import weakref
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, NoReturn
@@ -22,6 +20,7 @@ from gen.gpu.device import LEGACY_STREAM, Code, Device, DriverFunctions, Graph, 
 from gen.runtime.arrays import Given, Kind, Shape, adopted, adopted_on_host, as_bytes, handle_of, make, read, stream_of
 from gen.runtime.device_code import Loader
 from gen.runtime.dispatch import Choice, Chooser
+from gen.runtime.graphs import CallGraphs
 from gen.runtime.signature import ALIGNMENT, Results, Signature
 from gen.runtime.tuning import FirstCalls
 from gen.runtime.workspace import Buffers, Needed, Workspace
@@ -74,8 +73,7 @@ class Launches:
 
     def __init__(self, device: Device, prepared: Prepared, count: int) -> None:
         self._device, self._prepared, self._count = device, prepared, count
-        self._seen: set[Hashable] = set()  # what calls were given
-        self._graphs: dict[Hashable, Graph] = {}
+        self._graphs = CallGraphs(MOST_GRAPHS, MOST_SEEN)
 
     def queue(self, addresses: Mapping[str, int], numbers: Mapping[str, bytes], stream: int) -> None:
         """Queues them all."""
@@ -90,15 +88,8 @@ class Launches:
         if self._device.capture_of(stream):
             return None
         given = (frozenset(addresses.items()), frozenset(numbers.items()))
-        graph = self._graphs.get(given)
-        if graph is None and given in self._seen and len(self._graphs) < MOST_GRAPHS:
-            graph = self._device.capture(lambda own: self._prepared.launch(addresses, numbers, own))
-            self._graphs[given] = graph
-            weakref.finalize(self, _close, graph).atexit = False  # the driver keeps what still runs
-        if len(self._seen) >= MOST_SEEN:
-            self._seen.clear()
-        self._seen.add(given)
-        return graph
+        device, prepared = self._device, self._prepared
+        return self._graphs.of(given, lambda: device.capture(lambda own: prepared.launch(addresses, numbers, own)))
 
 
 class Kernel:
@@ -519,8 +510,3 @@ def _repeating(base: Any) -> type[Any]:
 
 def _place(given: Given) -> Place:
     return given.shape, given.strides, given.dtype, given.address % ALIGNMENT
-
-
-def _close(graph: Graph) -> None:
-    with suppress(RunError):  # after a failed launch the driver answers nothing any more
-        graph.close()

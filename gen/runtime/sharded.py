@@ -333,6 +333,11 @@ class Scattering:
                     if other != number:
                         rank.device.wait_for(rank.main.handle, mark)
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether all that a call queues can be a graph of all devices."""
+        return len(self.ranks) > 1 and self._transport is None and not self._apart
+
     def captured(self, run: Callable[[], object]) -> Graph | None:
         """The graph of all that `run` queues, whose memory is there already; None if the driver takes none."""
         first = self.ranks[0]

@@ -30,6 +30,7 @@ from gen.families.stencil.split import Box, Cuts, Part, Piece, Share, extents_of
 from gen.families.system.spec import SystemSpec
 from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
 from gen.runtime.arrays import Given, Kind, Shape, read
+from gen.runtime.graphs import CallGraphs
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count, items_of
@@ -192,8 +193,7 @@ class ShardedKernel(Scattering):
         self._calls: dict[Hashable, Callable[[int], None]] = {}
         self._spare: Arrays = ()  # between inputs and outputs, kept from call to call
         self.replays = True
-        self._graphs: dict[Hashable, Graph | None] = {}
-        self._seen: set[Hashable] = set()
+        self._graphs = CallGraphs(MOST_GRAPHS, MOST_SEEN)
 
     def __call__(self, *arguments: Any, out: Any = None, **numbers: Any) -> Any:
         """Computes time steps.
@@ -256,19 +256,14 @@ class ShardedKernel(Scattering):
         """All that a call queues, as a graph of all devices; None where it is not repeated, or would gain nothing."""
         cuts, size = inputs[0].cuts, inputs[0].dtype.itemsize
         large = size * max(prod(extents_of_box(held.box)) for held in inputs[0].held) > GRAPH_BYTES
-        if not self.replays or self._transport is not None or self._apart or len(self.ranks) == 1 or large or not steps:
+        if not self.replays or not self.is_captured or large or not steps:
             return None
         layout = self._layout_of(cuts, steps)
         if steps < GRAPH_FROM * layout.steps:
             return None
         addresses = tuple(held.address for array in (*inputs, *outs) for held in array.held)
         key = cuts, steps, layout.steps, addresses, tuple(values.items())
-        if key not in self._graphs and key in self._seen and len(self._graphs) < MOST_GRAPHS:
-            self._graphs[key] = self._captured(layout, inputs, outs, steps, values)
-        if len(self._seen) >= MOST_SEEN:
-            self._seen.clear()
-        self._seen.add(key)
-        return self._graphs.get(key)
+        return self._graphs.of(key, lambda: self._captured(layout, inputs, outs, steps, values))
 
     def _captured(
         self, layout: Layout, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]
@@ -438,7 +433,7 @@ class ShardedKernel(Scattering):
     def _spare_of(self, outs: Arrays) -> Arrays:
         if not self._spare or self._spare[0].cuts != outs[0].cuts:
             self._spare = ()  # gives its memory back before more is taken
-            self._forget_graphs()  # which write there
+            self._graphs.forget()  # which write there
             self._spare = tuple(ShardedArray(self.ranks, out.cuts, out.dtype) for out in outs)
         return self._spare
 
@@ -447,14 +442,7 @@ class ShardedKernel(Scattering):
         self._layouts.clear()
         self._calls.clear()
         self._spare = ()
-        self._forget_graphs()
-
-    def _forget_graphs(self) -> None:
-        for graph in self._graphs.values():
-            if graph is not None:
-                graph.close()
-        self._graphs.clear()
-        self._seen.clear()
+        self._graphs.forget()
 
     def _outs(self, out: Any) -> Sequence[Any]:
         if out is None:

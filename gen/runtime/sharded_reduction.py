@@ -12,9 +12,7 @@ nothing is rounded, as in sums of integers and places of extremes, each rank has
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd, prod
@@ -23,7 +21,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from gen.errors import ArgumentError, RunError, ShapeError
+from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Family, Spec
 from gen.families.extents import dense_strides
 from gen.families.merge import Merges, MergeSpec, partial_spec
@@ -31,8 +29,9 @@ from gen.families.reduction import ReductionSpec
 from gen.families.reduction.operators import Rounds
 from gen.families.reduction.shapes import reduced_axes, result_shape
 from gen.families.stencil.split import Cuts, extents_of_box
-from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
+from gen.gpu.device import Mark, Memory, Peer, Rows
 from gen.runtime.arrays import DeviceArray, Given, Kind, Shape
+from gen.runtime.graphs import CallGraphs
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import Rank, Scattering, ShardedArray, block_of
@@ -105,21 +104,17 @@ class _Alone:
     """Calls of one rank that wait for no other: once they have been repeated, they are replayed as a graph."""
 
     def __init__(self, queues: tuple[Queue, ...]) -> None:
-        self._queues, self._used = queues, False
-        self._graph: Graph | None = None
+        self._queues, self._graphs = queues, CallGraphs(1, 1)
 
     def queue(self, rank: Rank) -> None:
         """Queues them on the main stream of a rank, whose device is current."""
-        stream = rank.main.handle
-        if self._graph is None and self._used and len(self._queues) >= GRAPH_FROM:
-            queues = self._queues
-            self._graph = rank.device.capture(lambda own: _queue_all(queues, own))
-            weakref.finalize(self, _close, self._graph).atexit = False  # the driver keeps what still runs
-        self._used = True
-        if self._graph is None:
-            _queue_all(self._queues, stream)
+        queues, graph = self._queues, None
+        if len(queues) >= GRAPH_FROM:
+            graph = self._graphs.of(None, lambda: rank.device.capture(lambda own: _queue_all(queues, own)))
+        if graph is None:
+            _queue_all(queues, rank.main.handle)
         else:
-            self._graph.replay(stream)
+            graph.replay(rank.main.handle)
 
 
 @dataclass(frozen=True)
@@ -601,11 +596,6 @@ def _nothing(stream: int) -> None:
 def _queue_all(queues: Sequence[Queue], stream: int) -> None:
     for queue in queues:
         queue(stream)
-
-
-def _close(graph: Graph) -> None:
-    with suppress(RunError):  # after a failed launch the driver answers nothing any more
-        graph.close()
 
 
 def _given(address: int, shape: Shape, dtype: np.dtype[Any], device: int) -> Given:

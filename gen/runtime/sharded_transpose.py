@@ -25,8 +25,9 @@ from gen.families.extents import dense_strides
 from gen.families.stencil.split import Box, Cuts, even_cuts, extents_of_box
 from gen.families.transpose import TransposeSpec
 from gen.families.transpose.pairs import pair_of
-from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
+from gen.gpu.device import Mark, Memory, Peer, Rows
 from gen.runtime.arrays import Shape
+from gen.runtime.graphs import CallGraphs
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
 from gen.runtime.sharded import Block, Held, Scattering, ShardedArray, block_of
@@ -117,7 +118,7 @@ class ShardedTranspose(Scattering):
         self.pieces = Pieces()
         self._calls: dict[tuple[tuple[Held, ...], tuple[Held, ...], Pieces], tuple[Move, ...]] = {}
         self.replays = True
-        self._graphs: dict[tuple[tuple[Held, ...], tuple[Held, ...], Pieces], Graph | None] = {}
+        self._graphs = CallGraphs(MOST_GRAPHS, MOST_CALLS)
         self._memory: dict[tuple[int, int], Memory] = {}  # by rank, and by slot of its ring or ~other for a whole block
 
     def __call__(self, array: ShardedArray, *, out: ShardedArray | None = None) -> ShardedArray:
@@ -167,16 +168,13 @@ class ShardedTranspose(Scattering):
 
     def _turn(self, array: ShardedArray, out: ShardedArray) -> None:
         key = array.held, out.held, self.pieces
-        repeated = key in self._calls
-        if not repeated:
+        if key not in self._calls:
             if len(self._calls) >= MOST_CALLS:
                 self._forget_calls()
             self._calls[key] = self._moves(array, out)
-        moves = self._calls[key]
-        alone = len(self.ranks) == 1 or self._transport is not None or bool(self._apart)
-        if repeated and self.replays and not alone and key not in self._graphs and len(self._graphs) < MOST_GRAPHS:
-            self._graphs[key] = self.captured(lambda: self._queue(moves))
-        graph = self._graphs.get(key) if self.replays else None
+        moves, graph = self._calls[key], None
+        if self.replays and self.is_captured:
+            graph = self._graphs.of(key, lambda: self.captured(lambda: self._queue(moves)))
         if graph is None:
             self._queue(moves)
         else:
@@ -352,8 +350,5 @@ class ShardedTranspose(Scattering):
         self._memory.clear()
 
     def _forget_calls(self) -> None:
-        for graph in self._graphs.values():
-            if graph is not None:
-                graph.close()
-        self._graphs.clear()
+        self._graphs.forget()
         self._calls.clear()

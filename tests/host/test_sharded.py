@@ -168,7 +168,7 @@ REPLAY_MUTANTS = {
     ),
     "ranks do not wait for the begin of a graph": ("rank.device.wait_for(rank.main.handle, begin)", "pass"),
     "a graph ends before its ranks": ("first.device.wait_for(stream, end)", "pass"),
-    "a graph outlives the memory that it writes": ("self._forget_graphs()  # which", "pass  # which"),
+    "a graph outlives the memory that it writes": ("self._graphs.forget()  # which", "pass  # which"),
     "a call waits for marks of a graph": ("finally:\n            layout.forget()", "finally:\n            pass"),
     "a graph waits for marks of a call": ("layout.forget()\n        try", "try"),
 }  # fmt: skip
@@ -184,7 +184,7 @@ def replayed(seed: int, load: Any = gen.load) -> bool:
             for steps in (9, 3):  # a graph, and what is queued as it comes
                 kernel(one, out=other, steps=steps)
                 kernel(other, out=one, steps=steps)
-        graphs = list(kernel._graphs.values())
+        graphs = list(kernel._graphs.made.values())
         large = kernel.scatter(more)
         kernel(kernel(large, steps=9), steps=3, out=large)
         if None in graphs or len(graphs) != 2 or large.gather().tobytes() != expected(HEAT, more, 12).value.tobytes():
