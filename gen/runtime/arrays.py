@@ -68,6 +68,12 @@ class Given(NamedTuple):
             return f"a torch tensor on {self.array.device}"
         return f"an array of {type(self.array).__module__.partition('.')[0]}, on the host"
 
+    @classmethod
+    def dense(cls, address: int, shape: Shape, dtype: np.dtype[Any], device: int | None) -> Given:
+        """Elements that follow each other, from an address of a device on."""
+        strides = dense_strides(shape, dtype.itemsize)
+        return cls(Kind.OTHER, address, shape, strides, dtype, True, device, None, None)
+
 
 Reader = Callable[[str, Any], Given]
 _readers: dict[type, Reader] = {}

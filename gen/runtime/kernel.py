@@ -14,7 +14,7 @@ import numpy as np
 from gen.emit.render import render
 from gen.errors import ArgumentError, DeviceError, GenError, RunError
 from gen.families.base import WIDEST, Extents, Spec, Variant, html_table
-from gen.families.extents import checked_runtime_parameters, dense_strides, extents_of
+from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.families.plans import Step, steps
 from gen.gpu.device import LEGACY_STREAM, Code, Device, DriverFunctions, Graph, Prepared
 from gen.runtime.arrays import Given, Kind, Shape, adopted, adopted_on_host, as_bytes, handle_of, make, read, stream_of
@@ -190,9 +190,8 @@ class Kernel:
         """What a call with one dense input launches. Raises GenError if it takes no such input."""
         (operand,) = self._signature.inputs
         parameters = self._signature.checked_runtime_parameters(dict(runtime_parameters))
-        strides = dense_strides(shape, dtype.itemsize)
         address = ALIGNMENT + WIDEST  # aligned to as much as XLA says, and to no more
-        given = Given(Kind.OTHER, address, shape, strides, dtype, True, self._device.index, None, None)
+        given = Given.dense(address, shape, dtype, self._device.index)
         entered = self._device.enter()
         try:
             ready = self._find_ready({operand.name: given}, parameters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -178,9 +178,7 @@ class Held:
 
     def given(self, dtype: np.dtype[Any], device: int) -> Given:
         """The array, as a kernel takes it."""
-        shape = extents_of_box(self.box)
-        strides = dense_strides(shape, self.size)
-        return Given(Kind.OTHER, self.address, shape, strides, dtype, True, device, None, None)
+        return Given.dense(self.address, extents_of_box(self.box), dtype, device)
 
 
 @dataclass(frozen=True)
@@ -379,6 +377,17 @@ class Scattering:
         elif self._transport is not None and receiver.here:
             self._transport.receive(number, target, stream)
 
+    def hand_over(self, number: int, other: int, copies: Iterable[tuple[Rows, Rows]]) -> None:
+        """Copies from a rank to another one, whose main stream comes after that with what it is given later."""
+        sender, receiver = self.ranks[number], self.ranks[other]
+        with sender.current():
+            with self.together():
+                for source, target in copies:
+                    self.copy(number, other, source, target, sender.main.handle)
+            sent = sender.device.mark(sender.main.handle)
+        with receiver.current():
+            receiver.device.wait_for(receiver.main.handle, sent)
+
     def empty(
         self, shape: int | Sequence[int], extents: Sequence[Sequence[int]] | None = None, dtype: Any = None
     ) -> ShardedArray:  # fmt: skip
@@ -572,6 +581,17 @@ def _numpy_type(dtype: Any) -> np.dtype[Any] | None:
     except (TypeError, ValueError, SyntaxError):  # of a text such as "f4,(" too
         return None
     return None if found.hasobject or not found.itemsize else found
+
+
+def as_many(out: Any, names: Sequence[str]) -> tuple[Any, ...]:
+    """What `out=` gives for each output, None where it says nothing. Raises ArgumentError for more or fewer."""
+    if out is None:
+        return (None,) * len(names)
+    outs = tuple(out) if isinstance(out, tuple | list) else (out,)
+    if len(outs) != len(names):
+        rule = f"must be as many arrays as there are outputs: {', '.join(names)}"
+        raise ArgumentError("out", rule, len(outs), next_step="Pass them in this order, or no out=")
+    return outs
 
 
 def is_count(number: object, least: int) -> bool:

@@ -24,16 +24,25 @@ from typing_extensions import override
 
 from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Array, Family, Spec
-from gen.families.extents import dense_strides
 from gen.families.stencil.spec import STEPS, StencilSpec
-from gen.families.stencil.split import Box, Cuts, Part, Piece, Share, extents_of_box, most_steps, shares_of
+from gen.families.stencil.split import (
+    Box,
+    Cuts,
+    Part,
+    Piece,
+    Share,
+    common_cells,
+    extents_of_box,
+    most_steps,
+    shares_of,
+)
 from gen.families.system.spec import SystemSpec
 from gen.gpu.device import Graph, Mark, Memory, Peer, Rows
-from gen.runtime.arrays import Given, Kind, Shape, read
+from gen.runtime.arrays import Given, Shape, read
 from gen.runtime.graphs import CallGraphs
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
-from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, is_count, items_of
+from gen.runtime.sharded import Held, Rank, Scattering, ShardedArray, as_many, is_count, items_of
 from gen.runtime.sharded_points import Points, ShardedTraces
 from gen.runtime.signature import Signature
 
@@ -215,7 +224,7 @@ class ShardedKernel(Scattering):
         with self.checking() as noted:
             stated = self._signature.checked_runtime_parameters(numbers)
             given, values = self._signature.sort(arguments, numbers)
-            inputs, outs = given[: len(self.inputs)], self._outs(out)
+            inputs, outs = given[: len(self.inputs)], as_many(out, self.outputs)
             self._check_arrays(inputs, outs)
             points, steps = self._checked_points(inputs[0].shape, given[len(self.inputs) :], stated)
             targets = tuple(
@@ -238,9 +247,7 @@ class ShardedKernel(Scattering):
         """Sources and receivers by name, and the steps of the call. Raises GenError for what the spec does not take."""
         if not arrays:
             return {}, stated[STEPS]
-        strides, hosts = dense_strides(shape, self.dtype.itemsize), dict[str, Array]()
-        whole = Given(Kind.OTHER, 256, shape, strides, self.dtype, True, None, None, None)
-        given = dict.fromkeys(self.inputs, whole)
+        hosts, given = dict[str, Array](), dict.fromkeys(self.inputs, Given.dense(256, shape, self.dtype, None))
         for operand, array in zip(self._signature.inputs[len(self.inputs) :], arrays, strict=True):
             given[operand.name] = read(operand.name, array)
             host = given[operand.name].host
@@ -444,15 +451,6 @@ class ShardedKernel(Scattering):
         self._spare = ()
         self._graphs.forget()
 
-    def _outs(self, out: Any) -> Sequence[Any]:
-        if out is None:
-            return (None,) * len(self.outputs)
-        outs = tuple(out) if isinstance(out, tuple | list) else (out,)
-        if len(outs) != len(self.outputs):
-            rule = f"must be as many sharded arrays as there are outputs: {', '.join(self.outputs)}"
-            raise ArgumentError("out", rule, len(outs), next_step="Pass them in this order, or no out=")
-        return outs
-
     def _check_arrays(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
         """Raises GenError unless all are split alike, and nothing is written that is read."""
         names = (*self.inputs, *self.outputs)
@@ -505,11 +503,8 @@ def _parts(share: Share) -> tuple[Part, ...]:
 def _sendings(to: int, piece: Piece, rim: Rim, rims: tuple[Rim, ...]) -> Iterator[Sending]:
     """A piece of a rim as its owner sends it: what each of the owner's rims computes of it."""
     for source in rims:
-        cells = tuple(
-            (max(begin, low), min(end, high))
-            for (begin, end), (low, high) in zip(piece.cells, source.part.valid, strict=True)
-        )
-        if all(begin < end for begin, end in cells):
+        cells = common_cells(piece.cells, source.part.valid)
+        if cells is not None:
             into = tuple(
                 (first + at + begin - low, first + at + end - low)
                 for (begin, end), (low, _), at, (first, _) in zip(

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from gen.families.base import Array
-from gen.families.extents import dense_strides
 from gen.families.stencil.split import Box, Part, Share
 from gen.families.system.spec import SystemSpec
 from gen.gpu.device import Memory
-from gen.runtime.arrays import Given, Kind, Shape
+from gen.runtime.arrays import Given, Shape
 from gen.runtime.sharded import Rank
 
 
@@ -44,9 +43,7 @@ class _Numbers:
         shape, skipped = self.shape, 0
         if self.by_step:
             shape, skipped = (steps, *shape[1:]), first * shape[1] * self.dtype.itemsize
-        strides = dense_strides(shape, self.dtype.itemsize)
-        address = self.memory.address + skipped
-        return Given(Kind.OTHER, address, shape, strides, self.dtype, True, device, None, None)
+        return Given.dense(self.memory.address + skipped, shape, self.dtype, device)
 
 
 @dataclass(frozen=True)

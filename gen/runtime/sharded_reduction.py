@@ -23,18 +23,17 @@ from typing_extensions import override
 
 from gen.errors import ArgumentError, ShapeError
 from gen.families.base import Family, Spec
-from gen.families.extents import dense_strides
 from gen.families.merge import Merges, MergeSpec, partial_spec
 from gen.families.reduction import ReductionSpec
 from gen.families.reduction.operators import Rounds
 from gen.families.reduction.shapes import reduced_axes, result_shape
-from gen.families.stencil.split import Cuts, extents_of_box
+from gen.families.stencil.split import Cuts, common_cells, extents_of_box
 from gen.gpu.device import Mark, Memory, Peer, Rows
-from gen.runtime.arrays import DeviceArray, Given, Kind, Shape
+from gen.runtime.arrays import DeviceArray, Given, Shape
 from gen.runtime.graphs import CallGraphs
 from gen.runtime.kernel import Kernel
 from gen.runtime.processes import Processes
-from gen.runtime.sharded import Rank, Scattering, ShardedArray, block_of
+from gen.runtime.sharded import Rank, Scattering, ShardedArray, as_many, block_of
 
 UNITS = 32  # of an array whose results are rounded, at most
 LEAST_ROWS = 16  # of a unit of which more than one result is merged: partial results are few beside the elements
@@ -263,9 +262,8 @@ class ShardedReduction(Scattering):
             for number, rank in enumerate(self.ranks):
                 with rank.current():
                     for other, there in enumerate(made.held):
-                        sides = zip(array.held[number].box, there.box, strict=True)
-                        box = [(max(begin, low), min(end, high)) for (begin, end), (low, high) in sides]
-                        if all(begin < end for begin, end in box):
+                        box = common_cells(array.held[number].box, there.box)
+                        if box is not None:
                             source, target = block_of(array, number, box), block_of(made, other, box)
                             for rows in zip(source.rows(target, size), target.rows(source, size), strict=True):
                                 self.copy(number, other, *rows, rank.main.handle)
@@ -281,7 +279,7 @@ class ShardedReduction(Scattering):
         """Where results that are split go. Raises GenError if they cannot go there."""
         if out is None:
             return tuple(ShardedArray(self.ranks, cuts, output.dtype) for output in layout.outputs)
-        outs = self._as_many(out)
+        outs = as_many(out, [name for name, _, _ in self._spec.results])
         for place, (output, one) in enumerate(zip(layout.outputs, outs, strict=True)):
             self.check_array(output.name, one, output.dtype)
             if one.cuts != cuts:
@@ -301,7 +299,7 @@ class ShardedReduction(Scattering):
                     DeviceArray(shape, dtype.numpy, first.device, first.main.handle)
                     for _, _, dtype in self._spec.results
                 )
-        outs = self._as_many(out)
+        outs = as_many(out, [name for name, _, _ in self._spec.results])
         for place, ((name, _, dtype), one) in enumerate(zip(self._spec.results, outs, strict=True)):
             if not isinstance(one, DeviceArray) or one.device != first.device.index:
                 rule = "must be a result of an earlier call, on the first device, where the first axis is reduced"
@@ -309,15 +307,6 @@ class ShardedReduction(Scattering):
             if (one.shape, one.dtype) != (shape, dtype.numpy) or any(one is other for other in outs[:place]):
                 rule = f"must be one array of shape {shape} and {dtype.name} for each result"
                 raise ShapeError(name, rule, one, next_step="Pass none: then it is made")
-        return outs
-
-    def _as_many(self, out: Any) -> tuple[Any, ...]:
-        """What is given for each result."""
-        outs = tuple(out) if isinstance(out, tuple | list) else (out,)
-        names = [name for name, _, _ in self._spec.results]
-        if len(outs) != len(names):
-            rule = f"must be as many arrays as there are outputs: {', '.join(names)}"
-            raise ArgumentError("out", rule, len(outs), next_step="Pass them in this order, or no out=")
         return outs
 
     def _reduce_units(self, layout: _Layout, array: ShardedArray, outs: tuple[ShardedArray, ...]) -> None:
@@ -404,7 +393,7 @@ class ShardedReduction(Scattering):
     def _bring(self, layout: _Layout, array: ShardedArray, pieces: tuple[Piece, ...]) -> None:
         """Puts the rows of a unit together, each sent by who has them."""
         row, owner = self._row(array), pieces[0].rank
-        rank, room = self.ranks[owner], layout.rooms[owner]
+        room = layout.rooms[owner]
         for piece in pieces:
             sender = self.ranks[piece.rank]
             size = (piece.end - piece.first) * row
@@ -412,12 +401,7 @@ class ShardedReduction(Scattering):
             with sender.current():
                 if room.read is not None:
                     sender.device.wait_for(sender.main.handle, room.read)
-                source = Rows.of(self._place(array, piece), size)
-                with self.together():
-                    self.copy(piece.rank, owner, source, target, sender.main.handle)
-                sent = sender.device.mark(sender.main.handle)
-            with rank.current():
-                rank.device.wait_for(rank.main.handle, sent)
+            self.hand_over(piece.rank, owner, [(Rows.of(self._place(array, piece), size), target)])
 
     def _hand_out(
         self, layout: _Layout, unit: int, targets: tuple[int, ...], outs: tuple[ShardedArray, ...]
@@ -428,41 +412,26 @@ class ShardedReduction(Scattering):
         """
         pieces = layout.units[unit]
         owner = pieces[0].rank
-        rank = self.ranks[owner]
         for output, out, computed in zip(layout.outputs, outs, targets, strict=True):
             of_row = layout.of_row * output.dtype.itemsize
             for piece in pieces:
                 source = computed + (piece.first - pieces[0].first) * of_row
                 there = out.held[piece.rank].address + (piece.first - out.cuts[0][piece.rank]) * of_row
-                if source == there:
-                    continue
-                size, receiver = (piece.end - piece.first) * of_row, self.ranks[piece.rank]
-                with rank.current():
-                    with self.together():
-                        self.copy(owner, piece.rank, Rows.of(source, size), Rows.of(there, size), rank.main.handle)
-                    sent = rank.device.mark(rank.main.handle)
-                with receiver.current():
-                    receiver.device.wait_for(receiver.main.handle, sent)
+                if source != there:
+                    size = (piece.end - piece.first) * of_row
+                    self.hand_over(owner, piece.rank, [(Rows.of(source, size), Rows.of(there, size))])
 
     def _collect(self, layout: _Layout) -> None:
         """Sends what is known of units to the first device, in their order, unless kernels have stored it there."""
-        first = self.ranks[0]
         for number, (rank, room) in enumerate(zip(self.ranks, layout.rooms, strict=True)):
             own = [unit for unit, pieces in enumerate(layout.units) if pieces[0].rank == number]
-            if not own:
-                continue
-            with rank.current():
-                if not self.reaches(rank, first):
-                    for output, memory, slots in zip(layout.outputs, room.slots, layout.slots, strict=True):
-                        size = layout.of_row * output.dtype.itemsize
-                        source, target = (
-                            Rows.of(one.address + own[0] * size, len(own) * size) for one in (memory, slots)
-                        )
-                        with self.together():
-                            self.copy(number, 0, source, target, rank.main.handle)
-                sent = rank.device.mark(rank.main.handle)
-            with first.current():
-                first.device.wait_for(first.main.handle, sent)
+            copies = []
+            for output, memory, slots in zip(layout.outputs, room.slots, layout.slots, strict=True) if own else ():
+                size = layout.of_row * output.dtype.itemsize
+                source, target = (Rows.of(one.address + own[0] * size, len(own) * size) for one in (memory, slots))
+                copies.append((source, target))
+            if own:
+                self.hand_over(number, 0, [] if self.reaches(rank, self.ranks[0]) else copies)
 
     def _merge(self, layout: _Layout, results: tuple[DeviceArray, ...]) -> None:
         """Queues the call that merges what is known of all units; the results come to every process."""
@@ -486,12 +455,12 @@ class ShardedReduction(Scattering):
         units, count, where = len(layout.units), layout.of_row, device.index
         assert layout.counts is not None
         given = {
-            name: _given(memory.address, (units, count), dtype.numpy, where)
+            name: Given.dense(memory.address, (units, count), dtype.numpy, where)
             for (name, _, dtype), memory in zip(merge.partials, layout.slots, strict=True)
         }
-        given["counts"] = _given(layout.counts.address, (units,), np.dtype(np.int64), where)
+        given["counts"] = Given.dense(layout.counts.address, (units,), np.dtype(np.int64), where)
         for (name, _, dtype), result in zip(self._spec.results, results, strict=True):
-            given[name] = _given(result.address, (count,), dtype.numpy, where)
+            given[name] = Given.dense(result.address, (count,), dtype.numpy, where)
         return self._kernel_of(MERGES, merge, device).queued(given, {}, {})
 
     def _prepared(
@@ -507,9 +476,9 @@ class ShardedReduction(Scattering):
                 unit = extents_of_box(array.held[number].box)
             spec = self._unit_spec(kept=layout.kept)
             results = result_shape(spec, unit)
-            given = {"in": _given(source, unit, self._spec.dtype.numpy, where)}
+            given = {"in": Given.dense(source, unit, self._spec.dtype.numpy, where)}
             for output, target in zip(layout.outputs, targets, strict=True):
-                given[output.name] = _given(target, results, output.dtype, where)
+                given[output.name] = Given.dense(target, results, output.dtype, where)
             queue = layout.kernels[number].queued(given, {}, {})
             layout.remember((source, size, *targets), queue)
         return queue or _nothing
@@ -596,8 +565,3 @@ def _nothing(stream: int) -> None:
 def _queue_all(queues: Sequence[Queue], stream: int) -> None:
     for queue in queues:
         queue(stream)
-
-
-def _given(address: int, shape: Shape, dtype: np.dtype[Any], device: int) -> Given:
-    strides = dense_strides(shape, dtype.itemsize)
-    return Given(Kind.OTHER, address, shape, strides, dtype, True, device, None, None)

@@ -22,7 +22,7 @@ from typing_extensions import override
 from gen.errors import ArgumentError, ShapeError
 from gen.families.base import WIDEST, Family
 from gen.families.extents import dense_strides
-from gen.families.stencil.split import Box, Cuts, even_cuts, extents_of_box
+from gen.families.stencil.split import Box, Cuts, common_cells, even_cuts, extents_of_box
 from gen.families.transpose import TransposeSpec
 from gen.families.transpose.pairs import pair_of
 from gen.gpu.device import Mark, Memory, Peer, Rows
@@ -252,7 +252,7 @@ class ShardedTranspose(Scattering):
         if not (self.pieces.paired and rank.device.spans_memory and rank.here and self.reaches(rank, target)):
             return None
         own, sent = (self._shared_box(array, out, number, one) for one in (number, other))
-        if not own or not sent or extents_of_box(own) != extents_of_box(sent):
+        if own is None or sent is None or extents_of_box(own) != extents_of_box(sent):
             return None
         source, place = self._places(array, out, number, number, own)
         second, there = self._places(array, out, number, other, sent)
@@ -273,19 +273,18 @@ class ShardedTranspose(Scattering):
         addresses = {"in": source.address, "out": place.address}
         return Move(number, other, self._kernels[rank.device].queued_as(*found, addresses))
 
-    def _shared_box(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> Box:
-        """The elements, by axes of the input, that a rank has and another one gets; empty if there are none."""
-        whole = list(array.held[number].box)
-        for axis, (low, high) in zip(self._spec.axes, out.held[other].box, strict=True):
-            whole[axis] = max(whole[axis][0], low), min(whole[axis][1], high)
-        return () if any(begin >= end for begin, end in whole) else tuple(whole)
+    def _shared_box(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> Box | None:
+        """The elements, by axes of the input, that a rank has and another one gets; None if there are none."""
+        there = sorted(zip(self._spec.axes, out.held[other].box, strict=True))
+        return common_cells(array.held[number].box, tuple(along for _, along in there))
 
     def _cut(self, array: ShardedArray, out: ShardedArray, number: int, other: int) -> Iterator[tuple[Box, bool]]:
         """Pieces of the elements, by axes of the input, that a rank has and another one gets; whether by the ring."""
         axes, rank, target, pieces = self._spec.axes, self.ranks[number], self.ranks[other], self.pieces
-        whole = list(self._shared_box(array, out, number, other))
-        if not whole:
+        box = self._shared_box(array, out, number, other)
+        if box is None:
             return
+        whole = list(box)
         place = block_of(out, other, [whole[axis] for axis in axes])
         size = prod(place.shape) * out.dtype.itemsize
         reached = self.reaches(rank, target)

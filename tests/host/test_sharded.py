@@ -355,7 +355,7 @@ def test_what_is_wrong_with_arrays_is_said(machine: Machine) -> None:
     fields = [waves.scatter(cells) for _ in range(3)]
     with pytest.raises(ArgumentError, match="takes 3 arguments: u, v, m"):
         waves(*fields[:2])
-    with pytest.raises(ArgumentError, match="out must be as many sharded arrays as there are outputs: u_out, v_out"):
+    with pytest.raises(ArgumentError, match="out must be as many arrays as there are outputs: u_out, v_out"):
         waves(*fields, out=fields[0])
     with pytest.raises(ArgumentError, match="v_out must not be the array that m is"):
         waves(*fields, out=(waves.empty((6, 5)), fields[2]))

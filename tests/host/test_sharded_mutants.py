@@ -54,6 +54,8 @@ MUTANTS = (
 MORE_MUTANTS = (
     Mutant("a halo is a step too narrow", SPLIT, "tuple(steps * reach if", "tuple((steps - 1) * reach if"),
     Mutant("a halo has the smaller reach", SPLIT, "max(before, after) for", "min(before, after) for"),
+    Mutant("common cells begin where the first box does", SPLIT, "(max(begin, low), min(end, high))",
+           "(begin, min(end, high))"),
     Mutant("rims leave out a row", SPLIT, "side[0] < side[1]:", "side[0] + 1 < side[1]:"),
     Mutant("rims leave out the corners", SPLIT, "side, *self._own[axis + 1 :]", "side, *inner[axis + 1 :]"),
     Mutant("an axis that wraps ends at its first cell", SPLIT, "begin - halo if wraps_before", "begin if wraps_before"),

@@ -280,7 +280,7 @@ MUTANTS = {
     "a rank does not wait for what others store": ("self.meet()\n\n    def _move", "pass\n\n    def _move"),
     "blocks go to the neighbour": ("(number + turn) % ranks for", "(number + turn) % 2 for"),
     "devices without a way use each other's memory": ("reached = self.reaches(rank, target)", "reached = True"),
-    "a rank sends what it has of other rows": ("whole[axis] = max(whole[axis][0], low),", "whole[axis] = low,"),
+    "a rank sends what it has of other rows": ("sorted(zip(self._spec.axes,", "list(zip(self._spec.axes,"),
     "a slot is used again before its piece is copied": ("wait_for(rank.main.handle, before)", "mark(rank.main.handle)"),
     "a slot is waited for a turn late": ("move.turn - self.pieces.slots", "move.turn - self.pieces.slots - 1"),
     "a piece is copied before it is permuted": (

@@ -121,6 +121,12 @@ def extents_of_box(box: Box) -> tuple[int, ...]:
     return tuple(end - begin for begin, end in box)
 
 
+def common_cells(one: Box, other: Box) -> Box | None:
+    """The cells that are in two boxes; None if there are none."""
+    found = tuple((max(begin, low), min(end, high)) for (begin, end), (low, high) in zip(one, other, strict=True))
+    return found if all(begin < end for begin, end in found) else None
+
+
 def most_steps(spec: Reaching, grid: Sequence[int]) -> int | None:
     """How many time steps a rank can compute without the others: any number, or one.
 
