@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -203,11 +204,10 @@ Entry* found(Launcher* self, const Call& call) {
 // The handle of a stream that the caller names: a number, or an object of torch or of CuPy.
 bool chosen_stream(PyObject* named, uint64_t* stream) {
   int64_t handle = 0;
-  if (!integer(named, &handle)) {
-    if (!integer_of(named, word_cuda_stream, &handle)) {
-      PyErr_Clear();
-      if (!integer_of(named, word_ptr, &handle)) return false;
-    }
+  if (!integer(named, &handle) && !integer_of(named, word_cuda_stream, &handle)) {
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+    PyErr_Clear();
+    if (!integer_of(named, word_ptr, &handle)) return false;
   }
   if (handle < 0) return false;
   *stream = handle == 0 ? kLegacyStream : static_cast<uint64_t>(handle);
@@ -305,11 +305,11 @@ int queue(const Driver& driver, const Entry& entry, const Call& call, const Scra
 PyObject* result_of(const Launcher* self, const Call& call) {
   const Py_ssize_t count = PyTuple_GET_SIZE(self->returned);
   PyObject* results = count == 1 ? nullptr : PyTuple_New(count);
+  if (count != 1 && results == nullptr) return nullptr;
   for (Py_ssize_t place = 0; place < count; ++place) {
     PyObject* array = call.given[PyLong_AsSsize_t(PyTuple_GET_ITEM(self->returned, place))].object;
     Py_INCREF(array);
     if (count == 1) return array;
-    if (results == nullptr) return nullptr;
     PyTuple_SET_ITEM(results, place, array);
   }
   return results;
@@ -324,8 +324,10 @@ void refuse(const Entry& entry, const Launch& launch, int status, uint64_t strea
   Py_XDECREF(what);
 }
 
+// Python looks at the call again, and says what is wrong in gen's words; but a KeyboardInterrupt comes only once.
 PyObject* not_done() {
-  PyErr_Clear();  // Python looks again, and says what is wrong in gen's words
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
+  PyErr_Clear();
   Py_RETURN_NONE;
 }
 
@@ -341,15 +343,18 @@ PyObject* launcher_call(PyObject* object, PyObject* const* given, Py_ssize_t cou
   const bool chosen = stated.stream != Py_None;
   uint64_t stream = 0, current = 0;
   if (chosen && !chosen_stream(stated.stream, &stream)) return not_done();
-  if ((!chosen || !complete) && !current_stream(self->device, *call.reader, &current)) return not_done();
+  void* before = nullptr;
+  if (self->driver.get_current(&before) != 0) return not_done();
+  const bool entered = before != self->context;
+  if (!chosen || !complete) {
+    if (entered && call.reader->kind == Kind::kAttributes) return not_done();  // CuPy would name another device's stream
+    if (!current_stream(self->device, *call.reader, &current)) return not_done();
+  }
   if (!chosen) stream = current;
   if (!complete && stream != current) return not_done();  // memory is made in the order of another stream
   Entry* entry = found(self, call);  // not before, since a stream's attributes may be Python's, which may forget entries
   if (entry == nullptr || overlaps(self, *entry, call)) return not_done();
 
-  void* before = nullptr;
-  if (self->driver.get_current(&before) != 0) return not_done();
-  const bool entered = before != self->context;
   if (entered && self->driver.push_current(self->context) != 0) return not_done();
   PyObject* made[kMostArrays] = {};
   PyObject* result = nullptr;
@@ -465,13 +470,14 @@ bool take_entry(Launcher* self, PyObject* spans, PyObject* launches, PyObject* n
   return true;
 }
 
+// What an entry keeps may run Python as it goes, even this kernel: by then nobody finds the entry any more.
 void forget_entries(Launcher* self) {
-  for (Entry*& entry : *self->table) {
-    if (entry != nullptr) let_go(entry);
-    entry = nullptr;
-  }
+  std::vector<Entry*> forgotten(kSlots, nullptr);
+  forgotten.swap(*self->table);
   self->entries = 0;
   self->last = nullptr;
+  for (Entry* entry : forgotten)
+    if (entry != nullptr) let_go(entry);
 }
 
 PyObject* launcher_forget(PyObject* object, PyObject*) {
@@ -510,12 +516,11 @@ PyObject* launcher_remember(PyObject* object, PyObject* arguments_of) {
   }
   const size_t place = place_of(self, call, entry->hash);
   self->last = nullptr;
-  if ((*self->table)[place] != nullptr) {
-    let_go((*self->table)[place]);
+  if (Entry* replaced = std::exchange((*self->table)[place], entry)) {
+    let_go(replaced);
   } else {
     ++self->entries;
   }
-  (*self->table)[place] = entry;
   Py_RETURN_TRUE;
 }
 
@@ -675,8 +680,11 @@ PyObject* give_up(PyObject* kernel) {
 PyObject* repeating_call(PyObject* object, PyObject* const* given, size_t flags, PyObject* names) {
   auto* self = reinterpret_cast<Repeating*>(object);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
-  if (self->launcher != nullptr && Py_IS_TYPE(self->launcher, launcher_type)) {
-    PyObject* result = launcher_call(self->launcher, given, count, names);
+  PyObject* launcher = self->launcher;
+  if (launcher != nullptr && Py_IS_TYPE(launcher, launcher_type)) {
+    Py_INCREF(launcher);  // `_repeats` may be set while it launches
+    PyObject* result = launcher_call(launcher, given, count, names);
+    Py_DECREF(launcher);
     if (result == nullptr) return PyErr_ExceptionMatches(refused) ? give_up(object) : nullptr;
     if (result != Py_None) return result;
     Py_DECREF(result);
@@ -688,7 +696,8 @@ PyObject* repeating_call(PyObject* object, PyObject* const* given, size_t flags,
 
 PyObject* repeating_new(PyTypeObject* type, PyObject* /*arguments*/, PyObject* /*names*/) {
   // Before Python 3.12 a class that is made in Python inherits where the function is, but not that it is to be used.
-  type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+  // One that has a `__call__` of its own must not.
+  if (type->tp_call == PyVectorcall_Call) type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
   PyObject* made = type->tp_alloc(type, 0);
   if (made != nullptr) reinterpret_cast<Repeating*>(made)->vectorcall = repeating_call;
   return made;

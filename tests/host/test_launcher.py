@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -324,6 +325,162 @@ def test_what_is_forgotten_while_a_stream_is_asked_is_not_launched(device: Recor
     assert device.native == native
 
 
+def test_an_entry_that_goes_is_found_by_nobody(cache: Path, device: RecordingDevice, library: Any) -> None:
+    """What it keeps may run Python as it goes, and so the same call."""
+    module, functions = launcher.program(cache), device.functions
+    assert module is not None
+    assert functions is not None
+    one = module.Launcher(functions.addresses, CONTEXT, 0, 1, (True,), (0,), (), ())
+    assert one.learn(library.array, _source(library))
+    device.handles, device.sizes = (
+        [("old", "_entry"), ("new", "_entry")],
+        {("old", "_entry"): (), ("new", "_entry"): ()},
+    )
+    array, found = library.array(aligned((3,))), list[object]()
+
+    class Kept:
+        """The name of a variant, which goes with its entry."""
+
+        def __del__(self) -> None:
+            found.append(one.call(array, stream=3))
+
+    def remember(function: int) -> None:
+        launches = ((function, (1, 1, 1), (1, 1, 1), 0, False, ()),)
+        assert one.remember(Kept(), (array,), (), (), ((0, 12),), launches, (), (None,))
+
+    remember(1)
+    assert one.call(array, stream=3) is array
+    remember(2)
+    assert (found, device.raw.pop()[0]) == ([array], "new")
+    one.forget()
+    assert (found.pop(), one.call(array, stream=3)) == (None, None)
+    assert [launch[0] for launch in device.raw] == ["old"]
+
+
+def test_no_path_of_a_call_keeps_or_loses_a_reference(
+    device: RecordingDevice, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, rows, out = (library.array(aligned(shape)) for shape in ((4, 50), (4, 50), (50, 4)))
+    turned: Any = gen.load(TRANSPOSE, device=device)
+    several = gen.load(gen.reduction("stats", axis=-1), device=device)
+    usual, stream, failing = library.empty, SimpleNamespace(cuda_stream=5), list[type[BaseException]]()
+
+    def empty(*arguments: Any, **more: Any) -> Any:
+        if failing:
+            raise failing[0]
+        return usual(*arguments, **more)
+
+    monkeypatch.setattr(library, "empty", empty)
+
+    def all_paths(status: int, error: type[BaseException] | None) -> None:
+        device.refusing, failing[:] = status, [] if error is None else [error]
+        paths: tuple[Callable[[], object], ...] = (
+            lambda: turned(a, out=out), lambda: turned(a, out=(out,), stream=stream), lambda: turned(a),
+            lambda: several(rows), lambda: turned(a, out=a), lambda: turned(a, stream=object()), turned,
+        )  # fmt: skip
+        for call in paths:
+            with suppress(GenError, ZeroDivisionError, KeyboardInterrupt):
+                call()
+
+    held = (a, rows, out, stream, turned, several, turned._repeats, type(turned), library.array, a.dtype, a.shape)
+    for _ in range(3):
+        all_paths(0, None)
+    gc.collect()
+    before, native = [sys.getrefcount(one) for one in held], device.native
+    for status, error in ((0, None), (719, None), (0, ZeroDivisionError), (0, KeyboardInterrupt), (0, None)):
+        for _ in range(20):
+            all_paths(status, error)
+            assert device.current == [CONTEXT]
+    del device.raw[:]
+    gc.collect()
+    assert [sys.getrefcount(one) for one in held] == before
+    assert device.native > native + 200
+
+
+def test_what_makes_outputs_may_fail(device: RecordingDevice, library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, failing = library.empty, list[BaseException]()
+
+    def empty(*arguments: Any, **more: Any) -> Any:
+        if failing:
+            raise failing[0]
+        return usual(*arguments, **more)
+
+    monkeypatch.setattr(library, "empty", empty)
+    kernel, a = gen.load(TRANSPOSE, device=device), library.array(aligned((40, 50)))
+    for _ in range(2):
+        kernel(a)
+    assert device.native == 1
+    for error in (MemoryError("no more"), KeyboardInterrupt()):
+        failing[:] = [error]
+        with pytest.raises(type(error)) as caught:
+            kernel(a)
+        assert caught.value is error
+    assert len(device.raw) == 2
+
+
+def test_an_interrupt_while_a_stream_is_asked_is_the_callers(device: RecordingDevice, library: Any) -> None:
+    kernel: Any = gen.load(TRANSPOSE, device=device)
+    a, out = library.array(aligned((40, 50))), library.array(aligned((50, 40)))
+    kernel(a, out=out)
+    errors: list[BaseException] = [KeyboardInterrupt(), ValueError("none"), ValueError("still none"), AttributeError()]
+
+    class Stream:
+        """It is of Python, and fails some times."""
+
+        @property
+        def cuda_stream(self) -> int:
+            raise errors.pop(0)
+
+        ptr = 6
+
+    with pytest.raises(KeyboardInterrupt):
+        kernel(a, out=out, stream=Stream())
+    with pytest.raises(ValueError, match="still none"):  # Python asks again, and hands on what it is told
+        kernel(a, out=out, stream=Stream())
+    assert len(device.raw) == 1
+    kernel(a, out=out, stream=Stream())
+    assert (device.native, device.raw[-1][-1]) == (1, 6)
+
+
+def test_cupys_current_stream_is_that_of_the_arrays_device(
+    device: RecordingDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupy = cupy_module()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(arrays, "_readers", {})
+    there, elsewhere = SimpleNamespace(ptr=9), SimpleNamespace(ptr=3)
+
+    def current_stream() -> object:
+        return there if device.depth or device.current[-1] == CONTEXT else elsewhere
+
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", current_stream)
+    kernel, a, out = gen.load(TRANSPOSE, device=device), CuPyArray(aligned((40, 50))), CuPyArray(aligned((50, 40)))
+    for current in (CONTEXT, 77, 77, CONTEXT):
+        device.current = [current]
+        kernel(a, out=out)
+        assert device.current == [current]
+    assert [launch[-1] for launch in device.raw] == [9] * 4
+    device.current = [77]
+    kernel(a, out=out, stream=5)
+    assert device.native == 2
+
+
+def test_a_class_with_a_call_of_its_own_is_called_by_it(cache: Path) -> None:
+    base: Any = launcher.program(cache).Repeating  # type: ignore[union-attr]
+
+    def by_python(_: object, *given: Any, **named: Any) -> Any:
+        return "by the launcher", given, named
+
+    def called(_: object, *given: Any) -> Any:
+        return "by itself", given
+
+    derived: Any = type("Derived", (base,), {"_by_python": by_python})  # as `gen.runtime.kernel` derives one
+    other: Any = type("Other", (derived,), {"__call__": called})
+    assert derived()(1, out=2) == ("by the launcher", (1,), {"out": 2})
+    assert other()(1) == ("by itself", (1,))
+    assert (derived.__flags__ & VECTORCALL, other.__flags__ & VECTORCALL) == (VECTORCALL, 0)
+
+
 def test_whatever_differs_is_not_repeated(device: RecordingDevice, library: Any) -> None:
     kernel, out = gen.load(TRANSPOSE, device=device), library.array(aligned((50, 40)))
     for _ in range(2):
@@ -473,9 +630,7 @@ def test_a_launch_has_every_axis_of_its_grid_and_block(cache: Path, device: Reco
     assert module is not None
     assert functions is not None
     one = module.Launcher(functions.addresses, CONTEXT, 0, 1, (True,), (0,), (), ())
-    is_torch = hasattr(library.array, "__dlpack_c_exchange_api__")
-    source = library.array.__dlpack_c_exchange_api__ if is_torch else library.cuda.get_current_stream
-    assert one.learn(library.array, source)
+    assert one.learn(library.array, _source(library))
     device.handles, device.sizes = [("name", "_entry")], {("name", "_entry"): (-1, 4, -1)}
     array = library.array(aligned((3,)))
     launches = tuple((1, (2, 3, 4), (5, 6, 7), 8, cooperative, (0, b"1234", -1)) for cooperative in (False, True))
@@ -500,11 +655,17 @@ def test_a_launch_has_every_axis_of_its_grid_and_block(cache: Path, device: Reco
     assert one.call(array, stream=3) is None
 
 
+def _source(library: Any) -> Any:
+    """How the launcher reads arrays of a library."""
+    found = getattr(library.array, "__dlpack_c_exchange_api__", None)
+    return library.cuda.get_current_stream if found is None else found
+
+
 def test_another_context_is_put_back(device: RecordingDevice, library: Any) -> None:
     kernel, a, out = gen.load(SUM, device=device), library.array(aligned((100,))), library.array(aligned(()))
-    kernel(a, out=out)
+    kernel(a, out=out, stream=5)
     device.current = [77]
-    kernel(a, out=out)
+    kernel(a, out=out, stream=5)
     assert device.native == 1
     assert device.current == [77]
 
