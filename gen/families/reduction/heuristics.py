@@ -1,9 +1,10 @@
 """What a reduction gets untuned, and what tuning tries first: by shape class.
 
-Both follow `python bench/reduction_sweep.py` of 2026-11-22 on an NVIDIA H200, for f32 mostly: what stands first takes
+Both follow a sweep of 2026-11-22 on an NVIDIA H200, for f32 mostly (bench/reduction-h200.json): what stands first takes
 least at the worst over all problems of its class that were swept, up to a tenth more than the fastest of one, and the
 others are the fastest of some, there or of the public cases on an H100. Wide columns, and the largest arrays of narrow
-types, were swept at a few sizes only.
+types, were swept at a few sizes only. `python -m bench.estimates --measure --others N` times variants that stand in no
+list.
 """
 
 from __future__ import annotations

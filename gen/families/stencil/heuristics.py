@@ -2,7 +2,7 @@
 
 Fused steps cost what their arithmetic does, unless so few are fused that memory is slower. The count takes the rates
 of the device from its limits; which share of them is reached was set with what won on an H200 in view
-(`bench/stencil_sweep.py`, `bench/line_sweep.py`). It ranks variants, it does not time them.
+(`bench/stencil_sweep.py`). It ranks variants, it does not time them.
 """
 
 from __future__ import annotations
