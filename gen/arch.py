@@ -383,12 +383,11 @@ class MemoryModel:
 
     Attributes:
         load_bytes: what a load from global memory moves at least: a line where the first-level cache takes whole lines.
-        store_bytes: the same for stores.
+            A store moves a sector.
         bank_bytes: what a bank of shared memory gives at once. Of 8 bytes these are two words, 32 words apart.
     """
 
     load_bytes: int = SECTOR
-    store_bytes: int = SECTOR
     bank_bytes: int = 4
 
 

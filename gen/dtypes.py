@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -161,6 +161,11 @@ def python_int(value: Any) -> Any:
     """A NumPy integer as a Python int; anything else as it is, for whoever checks it."""
     is_integer = isinstance(value, np.integer) and value.dtype.kind in "iu"  # to NumPy timedelta64 is an integer too
     return int(value) if is_integer else value
+
+
+def is_whole(value: object) -> TypeGuard[int | np.integer[Any]]:
+    """Whether a value is a whole number of Python or NumPy."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def name_of(dtype: np.dtype[Any]) -> str | None:

@@ -118,7 +118,7 @@ def complete_spec(incomplete: str) -> list[str]:
 
 def complete_family_or_spec(incomplete: str) -> list[str]:
     """What a shell offers where either may stand."""
-    return sorted((*complete_family(incomplete), *complete_spec(incomplete)))
+    return complete_family(incomplete) + complete_spec(incomplete)
 
 
 def complete_spec_or_variant(incomplete: str) -> list[str]:
@@ -135,7 +135,7 @@ def complete_spec_or_variant(incomplete: str) -> list[str]:
 
 def complete_any(incomplete: str) -> list[str]:
     """What a shell offers where a family, a spec or a variant may stand."""
-    return sorted((*complete_family(incomplete), *complete_spec_or_variant(incomplete)))
+    return complete_family(incomplete) + complete_spec_or_variant(incomplete)
 
 
 def _begun_by(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -139,19 +139,17 @@ def texts(variants: Sequence[Variant]) -> dict[str, str]:
     return {f"{made.name}.cu": render(made) for made in variants}
 
 
-def generate(
-    folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...] = ("",), next_step: str = MAKE_ROOM
-) -> Written:
+def generate(folder: Path, files: Mapping[str, str], prefixes: tuple[str, ...] = ("",)) -> Written:
     """Makes the folder hold these files; removes kernels that gen wrote there and would not write now.
 
     Only kernels whose names begin with one of `prefixes` are removed: those of families that are not at hand stay.
-    What killed processes left half written goes too. Raises GenError with that next step if one cannot be written.
+    What killed processes left half written goes too. Raises GenError if one cannot be written.
     """
     remove_abandoned(folder)
     changed: list[str] = []
     unchanged: list[str] = []
     for name in sorted(files):
-        wrote = write_if_changed(folder / name, files[name], next_step)
+        wrote = write_if_changed(folder / name, files[name])
         (changed if wrote else unchanged).append(name)
     removed = sorted(_left_over(folder, files, prefixes))
     for name in removed:

@@ -403,13 +403,13 @@ def find_gpu(index: int = 0) -> GpuInfo | None:
 
     Asks the driver's library alone: makes no context.
     """
+    count = count_gpus()
+    if not count:
+        return None
+    if not 0 <= index < count:
+        raise DeviceError("The GPU", f"must be one of {count}, counted from 0", index)
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
-        count, device = ctypes.c_int(), ctypes.c_int()
-        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
-            return None
-        if not 0 <= index < count.value:
-            raise DeviceError("The GPU", f"must be one of {count.value}, counted from 0", index)
+        driver, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
         name, number = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
         failed = (
             driver.cuDeviceGet(ctypes.byref(device), index)

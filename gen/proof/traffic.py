@@ -70,7 +70,7 @@ class Access:
 
     def moved_bytes(self, model: MemoryModel) -> float:
         """What global memory moves for it."""
-        granule = model.load_bytes if self.kind == "load" else model.store_bytes
+        granule = model.load_bytes if self.kind == "load" else SECTOR
         return granule * (self.lines if granule == LINE else self.sectors)
 
     @property

@@ -17,10 +17,11 @@ import numpy as np
 from gen.arch import Limits
 from gen.emit.render import render
 from gen.errors import DeviceError
-from gen.families.base import Array, Extents, Kernel, Layout, Runner, Variant
+from gen.families.base import Array, Extents, Kernel, Runner, Variant
 from gen.families.plans import Step
 from gen.gpu.device import LEGACY_STREAM, Code, Event, Flag, KernelAttributes, Timer
 from gen.proof.host import HostRunner
+from gen.runtime.arrays import host_array
 from gen.toolchain.compiled import Compiled, Compiler
 
 MULTIPROCESSORS = 4  # few: loops over the grid loop, and there are not many blocks to be executed one by one
@@ -191,7 +192,9 @@ class CpuPrepared:
             if operand.role == "number":
                 buffers[operand.name] = np.frombuffer(numbers[operand.name], operand.dtype.numpy)[0]
             else:
-                buffers[operand.name] = _array_at(addresses[operand.name], self._layouts[operand.name])
+                layout = self._layouts[operand.name]
+                array = host_array(addresses[operand.name], layout.shape, layout.strides, layout.dtype)
+                buffers[operand.name] = array
         self._kernel.run(self._extents, buffers)
 
 
@@ -212,17 +215,6 @@ class CpuGraph:
     def close(self) -> None:
         """Says that it is not needed any more."""
         self._closed()
-
-
-def _array_at(address: int, layout: Layout) -> Array:
-    """The array of the host that lies at an address."""
-    if 0 in layout.shape:
-        return np.empty(layout.shape, layout.dtype)
-    interface = {
-        "data": (address, False), "shape": layout.shape, "strides": layout.strides, "version": 3,
-        "typestr": f"|V{layout.dtype.itemsize}",
-    }  # fmt: skip
-    return np.asarray(type("_At", (), {"__array_interface__": interface})()).view(layout.dtype)
 
 
 def _refuse(what: str) -> NoReturn:

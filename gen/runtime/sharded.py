@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DType
+from gen.dtypes import DType, is_whole
 from gen.errors import ArgumentError, GenError, RunError, ShapeError
 from gen.families.base import Array
 from gen.families.extents import beyond_memory, dense_strides
@@ -596,7 +596,7 @@ def as_many(out: Any, names: Sequence[str]) -> tuple[Any, ...]:
 
 def is_count(number: object, least: int) -> bool:
     """Whether it is a whole number, and not below another."""
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= least
+    return is_whole(number) and int(number) >= least
 
 
 def check_distinct(devices: Sequence[Peer], *, shared: bool) -> None:

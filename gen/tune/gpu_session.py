@@ -567,11 +567,9 @@ class GpuSession:
         make_ready, timed, addresses = self._parts(kernel, buffers, poison, place)
         return kernel.times(self._clock, timed, self._problem.extents, addresses, samples, make_ready)
 
-    def _hot_times(
-        self, kernel: CudaKernel, buffers: Buffers, samples: int, poison: int = POISONS[-1], place: int = 0
-    ) -> list[float]:  # fmt: skip
+    def _hot_times(self, kernel: CudaKernel, buffers: Buffers, samples: int, *, place: int) -> list[float]:
         """Of one of many launches that follow each other in a graph, in microseconds."""
-        make_ready, timed, addresses = self._parts(kernel, buffers, poison, place)
+        make_ready, timed, addresses = self._parts(kernel, buffers, POISONS[-1], place)
         make_ready()
         self._device.synchronize()
         graph = kernel.graph(timed, self._problem.extents, addresses, GRAPH_LAUNCHES)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.dtypes import DType, find_dtype
+from gen.dtypes import DType, find_dtype, is_whole
 from gen.errors import SpecError
 from gen.families.base import Array
 from gen.families.stencil.spec import DTYPES, MAX_AXES, MAX_WEIGHTS_PER_AXIS, Boundary, StencilSpec
@@ -99,7 +99,7 @@ def central_difference(derivative: int, order: int, *, ndim: int = 1, spacing: f
         SpecError: the radius would be over 8, or a number is none that makes sense.
     """
     for name, value in (("derivative", derivative), ("order", order)):
-        if not _is_whole(value) or not 1 <= value <= MAX_WEIGHTS_PER_AXIS:
+        if not is_whole(value) or not 1 <= value <= MAX_WEIGHTS_PER_AXIS:
             raise SpecError(
                 f"central_difference.{name}", f"must be a whole number from 1 to {MAX_WEIGHTS_PER_AXIS}", repr(value)
             )
@@ -148,14 +148,10 @@ def _difference(derivative: int, radius: int, spacing: Any) -> Array:
 
 
 def _check(function: str, ndim: int, radius: int) -> None:
-    if not _is_whole(ndim) or not 1 <= ndim <= MAX_AXES:
+    if not is_whole(ndim) or not 1 <= ndim <= MAX_AXES:
         raise SpecError(f"{function}.ndim", f"must be a whole number from 1 to {MAX_AXES}", repr(ndim))
-    if not _is_whole(radius) or not 0 <= radius <= MAX_RADIUS:
+    if not is_whole(radius) or not 0 <= radius <= MAX_RADIUS:
         raise SpecError(f"{function}.radius", f"must be a whole number from 0 to {MAX_RADIUS}", repr(radius))
-
-
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _dtype_of(dtype: Any) -> DType:

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from gen.dtypes import is_whole
 from gen.errors import SpecError
 from gen.families.base import Array
 from gen.families.stencil.builder import central_difference
@@ -76,7 +77,7 @@ class Term:
 
     def __pow__(self, power: Any) -> Term:
         """The term times itself, so often."""
-        if not _is_whole(power) or not 1 <= power <= MAX_POWER:
+        if not is_whole(power) or not 1 <= power <= MAX_POWER:
             raise SpecError("system.updates", f"may have whole powers from 1 to {MAX_POWER}", repr(power))
         found = self
         for _ in range(power - 1):
@@ -92,7 +93,7 @@ class Term:
     def __getitem__(self, offset: Any) -> Term:
         """The same, so many cells further along each axis: `u[0, 1]` is the next cell of the row."""
         given = offset if isinstance(offset, tuple) else (offset,)
-        if not all(map(_is_whole, given)):
+        if not all(map(is_whole, given)):
             raise SpecError("system.offset", "must be whole numbers, one an axis", repr(offset))
         return _moved(self, tuple(int(one) for one in given))
 
@@ -131,7 +132,7 @@ class Field(Term):
             order: of the error, even.
             spacing: between cells.
         """
-        if not _is_whole(axis) or not -self.ndim <= axis < self.ndim:
+        if not is_whole(axis) or not -self.ndim <= axis < self.ndim:
             raise SpecError("system.axis", f"must be a whole number from {-self.ndim} to {self.ndim - 1}", repr(axis))
         line = central_difference(derivative, order, spacing=spacing)
         place = axis % self.ndim
@@ -361,10 +362,6 @@ def check_axes(ndim: object, subject: str) -> None:
     """Raises SpecError, about `subject`, for what is no number of axes."""
     if not isinstance(ndim, int) or isinstance(ndim, bool) or not 1 <= ndim <= len(AXES):
         raise SpecError(subject, f"must be a whole number from 1 to {len(AXES)}", repr(ndim))
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _is_number(value: object) -> bool:
