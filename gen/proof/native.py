@@ -87,7 +87,6 @@ class Access(ctypes.Structure):
         ("touch", ctypes.c_uint8),
         ("space", ctypes.c_uint8),
         ("read_only", ctypes.c_uint8),
-        ("reserved", ctypes.c_uint8 * 5),
     ]
 
 
@@ -99,7 +98,6 @@ class CodePlace(ctypes.Structure):
         ("count", ctypes.c_uint64),
         ("noted", ctypes.c_uint64),
         ("block", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
     ]
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -37,11 +38,7 @@ NOTED = (24, 8, 3, 2)  # blocks that are noted of those that run
 ROUNDS = (8, 4, 2, 1)  # of a thread at a place, that are noted one after the other: they may share sectors
 _GOLDEN = 0.6180339887  # of whose multiples no two have nearly the same fraction
 
-# `gen.proof.native.CodePlace` as NumPy sees it.
-PLACE = np.dtype({
-    "names": ["pc", "count", "noted", "block"], "formats": ["u8", "u8", "u8", "u4"], "offsets": [0, 8, 16, 24],
-    "itemsize": 32,
-})  # fmt: skip
+PLACE: np.dtype[Any] = np.dtype(CodePlace)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from gen.arch import BANKS, LINE, SECTOR, WARP, MemoryModel
 from gen.families.base import Array
+from gen.proof import native
 
 WORD = 4  # bytes: banks count in such words
 
@@ -133,15 +134,7 @@ class Traffic:
         return sum(access.lanes for access in found) / requests if requests else 0.0
 
 
-# One access of one thread; `gen.proof.native.Access` as NumPy sees it.
-EVENT = np.dtype(
-    {
-        "names": ["address", "pc", "block", "thread", "bytes", "touch", "space", "read_only"],
-        "formats": ["u8", "u8", "u4", "u2", "u2", "u1", "u1", "u1"],
-        "offsets": [0, 8, 16, 20, 22, 24, 25, 26],
-        "itemsize": 32,
-    }
-)
+EVENT: np.dtype[Any] = np.dtype(native.Access)  # one access of one thread
 
 
 @dataclass(frozen=True)
