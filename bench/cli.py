@@ -193,9 +193,9 @@ def _keep(path: Path, run: Run, rows: Sequence[Row], cases: Sequence[ComparisonC
     """Puts all rows of a run so far in the place of older ones, also where other runs keep theirs at the same time."""
     from bench.peers import PEERS
     from bench.results import in_order, lock_of, read_results, write_results
-    from gen.emit.folder import alone
+    from gen.emit.folder import holding
 
-    with alone(lock_of(path)):
+    with holding(lock_of(path)):
         kept = read_results(path)
         order = _order(kept, [(case.family.name, case.name) for case in cases])
         write_results(path, in_order(kept.with_run(run, rows), order, [peer.name for peer in PEERS]))

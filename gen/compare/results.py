@@ -12,7 +12,7 @@ from typing import Any
 
 from gen.compare.case import ComparisonCase
 from gen.compare.row import OURS, Row
-from gen.emit.folder import alone, write_if_changed
+from gen.emit.folder import holding, write_if_changed
 from gen.errors import StoreError
 from gen.gpu.timing import Calibration, Protocol
 from gen.paths import lock_of
@@ -111,7 +111,7 @@ def keep(home: Path, new: Sequence[Compared]) -> None:
     if not new:
         return
     again = {one.problem for one in new}
-    with alone(lock_of(home)):
+    with holding(lock_of(home)):
         stay = [one for one in read_compared(home) if one.problem not in again]
         write_if_changed(home / FILE, _text([*stay, *new]))
 

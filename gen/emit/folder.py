@@ -98,7 +98,7 @@ def read(path: Path) -> str | None:
 
 
 @contextmanager
-def alone(lock: Path) -> Iterator[None]:
+def holding(lock: Path) -> Iterator[None]:
     """Lets one process at a time read files and write them anew; the others wait. `lock` is a file for that alone."""
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)

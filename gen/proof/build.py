@@ -28,7 +28,7 @@ from math import ceil
 from pathlib import Path
 from threading import Lock
 
-from gen.emit.folder import MAKE_ROOM, alone, write_whole
+from gen.emit.folder import MAKE_ROOM, holding, write_whole
 from gen.emit.launch import HOST_ONLY
 from gen.errors import CompileError, MissingToolError, StoreError
 from gen.proof import ptx
@@ -459,7 +459,7 @@ class Builder:
         found = self._runtimes.file(self._runtime_key)
         if found is not None:
             return found
-        with alone(self.cache / "runtime" / "lock"):  # it takes seconds: who comes second finds it
+        with holding(self.cache / "runtime" / "lock"):  # it takes seconds: who comes second finds it
             return self._runtimes.file(self._runtime_key) or self._build_runtime()
 
     def _build_runtime(self) -> Path:

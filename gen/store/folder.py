@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gen.emit.folder import alone, base_of_catalogue, write_if_changed
+from gen.emit.folder import base_of_catalogue, holding, write_if_changed
 from gen.errors import ConfigError, SpecError, StoreError, UnknownNameError
 from gen.families.base import Family, Spec, Variant
 from gen.families.names import Known, find_variant, parse_label
@@ -75,7 +75,7 @@ def prefixes_of(families: Sequence[Family[Any]]) -> tuple[str, ...]:
 
 def remember(home: Path, family: Family[Any], spec: Spec) -> None:
     """Writes a spec down in `home` if its name does not say all of it; other runs may write theirs at the same time."""
-    with alone(lock_of(home)):
+    with holding(lock_of(home)):
         write_down(home, family, spec)
 
 
@@ -128,7 +128,7 @@ def stored_calibration(home: Path, device: Device) -> Calibration | None:
 
 def store_calibration(home: Path, calibration: Calibration) -> Path:
     """Writes a calibration into `home`, over an earlier one of its device."""
-    with alone(lock_of(home)):
+    with holding(lock_of(home)):
         others = [found for found in read_calibrations(home) if found.device != calibration.device]
         ordered = sorted((*others, calibration), key=lambda found: found.device)
         content = {"schema": CALIBRATION_SCHEMA, "calibrations": [asdict(found) for found in ordered]}

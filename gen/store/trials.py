@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, get_args, get_type_hints
 
-from gen.emit.folder import alone
+from gen.emit.folder import holding
 from gen.errors import StoreError
 from gen.families.base import WIDEST, Extents, Family, Spec, Variant
 from gen.families.extents import told_extents
@@ -285,7 +285,7 @@ class Trials:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(str(home), "must be a folder that can be written", error.strerror) from error
-        with alone(self._lock):
+        with holding(self._lock):
             try:
                 self._base = self._open()
             except sqlite3.OperationalError as error:
@@ -386,7 +386,7 @@ class Trials:
     def close(self) -> None:
         """Closes the file."""
         # SQLite does not wait for whoever begins a file, nor for the last one who leaves it: they answer "locked".
-        with alone(self._lock):
+        with holding(self._lock):
             self._base.close()
 
     def _write(self, row: Row, conflict: str) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gen.emit.folder import alone, write_if_changed
+from gen.emit.folder import holding, write_if_changed
 from gen.errors import GenError
 from gen.gpu.device import Device
 from gen.gpu.service import Service
@@ -183,7 +183,7 @@ def tune_now(problem: Problem, device: Device, home: Path, seconds: float, incum
     if not local.calibrated:
         unknown = ("of_limit", "floor_us", "limit")
         winner = replace(winner, evidence={name: one for name, one in winner.evidence.items() if name not in unknown})
-    with alone(lock_of(home)):
+    with holding(lock_of(home)):
         kept = merged(found_at_first_calls(home), [winner])
         write_if_changed(first_calls_of(home), text_of_winners(kept))
     return winner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gen.emit.folder import alone, write_if_changed
+from gen.emit.folder import holding, write_if_changed
 from gen.errors import StoreError
 from gen.families import families
 from gen.families.base import Family
@@ -42,14 +42,14 @@ def lock(home: Path, known: Sequence[Family[Any]]) -> tuple[Winner, ...]:
     if not is_locked(home):
         winners = all_winners(home)
         keep(home, known, lambda own: merged(own, winners))
-        with alone(lock_of(home)):
+        with holding(lock_of(home)):
             write_lock(home)
     return read_winners(home)
 
 
 def unlock(home: Path) -> bool:
     """Lets the winners in `home` be changed again; whether they were locked."""
-    with alone(lock_of(home)):
+    with holding(lock_of(home)):
         was = is_locked(home)
         (home / LOCK_FILE).unlink(missing_ok=True)
     return was
@@ -81,7 +81,7 @@ def accept(winners: Sequence[Winner], specs: Mapping[str, Any]) -> str:
 
 def _take(winners: Sequence[Winner], specs: Mapping[str, Any], home: Path, known: Sequence[Family[Any]]) -> None:
     check_unlocked(home)
-    with alone(lock_of(home)):
+    with holding(lock_of(home)):
         old = read_specs(home)
         for name in sorted(old.keys() & specs.keys()):
             if old[name] != specs[name]:
@@ -98,5 +98,5 @@ def _take(winners: Sequence[Winner], specs: Mapping[str, Any], home: Path, known
         return tuple(winners)
 
     keep(home, known, exactly)
-    with alone(lock_of(home)):
+    with holding(lock_of(home)):
         write_lock(home)

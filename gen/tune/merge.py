@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gen.emit.folder import alone, write_if_changed
+from gen.emit.folder import holding, write_if_changed
 from gen.errors import StoreError
 from gen.families.base import Family
 from gen.paths import lock_of
@@ -50,7 +50,7 @@ def merge(folders: Sequence[Path], families: Sequence[Family[Any]], home: Path) 
                 raise StoreError(str(folder / SPECS_FILE), f"holds another spec than {home} under a name", name)
             specs[name] = content
     calibrations = [found for folder in folders for found in read_calibrations(folder)]
-    with alone(lock_of(home)):
+    with holding(lock_of(home)):
         old = read_specs(home)
         new = {name: content for name, content in specs.items() if name not in old}
         if new:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gen.emit.folder import alone, generate, texts, write_if_changed
+from gen.emit.folder import generate, holding, texts, write_if_changed
 from gen.families.base import Family
 from gen.paths import lock_of
 from gen.store.folder import prefixes_of, remember, variants_of_home, write_down
@@ -152,7 +152,7 @@ def keep(
 
     Raises StoreError where `home` is locked.
     """
-    with alone(lock_of(home)):  # another run may keep a winner of its own
+    with holding(lock_of(home)):  # another run may keep a winner of its own
         check_unlocked(home)
         if problem is not None:  # that run may have forgotten a spec that no winner was for
             write_down(home, problem.family, problem.spec)

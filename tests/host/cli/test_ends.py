@@ -13,7 +13,7 @@ from typer.main import get_group
 
 import gen
 from gen.cli.app import app
-from gen.emit.folder import alone
+from gen.emit.folder import holding
 from gen.families import FAMILIES
 from gen.families.names import find_variant
 from gen.paths import how_to_install
@@ -121,7 +121,7 @@ def test_what_names_another_folder_is_the_option_that_named_this_one(
 
 def test_a_folder_that_takes_no_lock_says_what_names_another(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(gen.GenError, match=r"--home or \$GEN_HOME"), alone(tmp_path / "file" / "lock"):
+    with pytest.raises(gen.GenError, match=r"--home or \$GEN_HOME"), holding(tmp_path / "file" / "lock"):
         pass
 
 
