@@ -13,37 +13,13 @@ from gen.gpu.cuda import CudaDevice
 from gen.paths import output_home
 from gen.report.counters import ACTIVE_WARPS, COUNTERS, compared, counters, profiler, total
 from gen.report.explain import explanations
+from tests.counted_kernels import COUNTED
 
-SQUARE = {"rows": 2048, "cols": 2048, "in_pitch": 2048, "out_pitch": 2048}
-ODD = {"rows": 2047, "cols": 2049, "in_pitch": 2049, "out_pitch": 2047}
-SUM = {"n": 1 << 22}
-KERNELS: list[tuple[str, Extents]] = [
-    ("transposeSmem", SQUARE),
-    ("transposeSmemPad", SQUARE),
-    ("transposeSmemUnrollPadDyn32x16", SQUARE),
-    ("transposeNaiveRow", SQUARE),
-    ("transposeDiagonalColUnroll4", ODD),
-    ("transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldg", SQUARE),
-    ("copySharedMemNrepsKernel", {**SQUARE, "nreps": 3}),
-    ("copyCol", {**SQUARE, "nreps": 2}),
-    ("reduceNeighbored", SUM),
-    ("reduceSmem", SUM),
-    ("reduceShfl", SUM),
-    ("reduction_sum_f32__grid_tpb256_u4_v16_bpm2", SUM),
-    ("stencil_1d", {"cols": 1 << 20, "steps": 1}),
-    ("stencil_1d_read_only", {"cols": 1 << 20, "steps": 1}),
-    ("stencil_1d_gmem", {"cols": 1 << 20, "steps": 1}),
-    ("kernel_2dfd", {**SQUARE, "steps": 1}),
-    ("readOffset11", {"n": 1 << 20}),
-    ("AoS", {"n": 1 << 20}),
-    ("setColReadRow", {"tiles": 1024}),
-    ("setRowReadColPad32x16", {"tiles": 1024}),
-]
 WITHIN = 0.01  # what a sample of a launch's blocks may be off by
 FEW = 64  # or so many, of a launch that reads or writes next to nothing
 
 
-@pytest.mark.parametrize(("name", "extents"), KERNELS, ids=[name for name, _ in KERNELS])
+@pytest.mark.parametrize(("name", "extents"), COUNTED, ids=[name for name, _ in COUNTED])
 def test_sectors_and_wavefronts_are_counted_as_predicted(name: str, extents: Extents, device: CudaDevice) -> None:
     program = profiler()
     assert program is not None, "Nsight Compute is not installed: ncu is not on PATH"

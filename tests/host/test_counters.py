@@ -28,32 +28,14 @@ from gen.report.counters import (
     request,
     total,
 )
+from tests.counted_kernels import ODD, SQUARE, SUM
+from tests.counted_kernels import RECORDED as KERNELS
 from tests.outside.scan_family.scan import Scan
 
 LIMITS = Limits.of("sm_90")
 # What `ncu --csv --page raw` printed for the kernels below on one NVIDIA H200, 2026-11-22, but for columns that nobody
 # asked for.
 RECORDED = (Path(__file__).parents[1] / "counters-nvidia-h200.csv").read_text(encoding="utf-8")
-SQUARE = {"rows": 2048, "cols": 2048, "in_pitch": 2048, "out_pitch": 2048}
-ODD = {"rows": 2047, "cols": 2049, "in_pitch": 2049, "out_pitch": 2047}
-SUM = {"n": 1 << 22}
-KERNELS: list[tuple[str, Extents]] = [
-    ("transposeSmem", SQUARE),
-    ("transposeSmemPad", SQUARE),
-    ("transposeSmemUnrollPadDyn32x16", SQUARE),
-    ("transposeNaiveRow", SQUARE),
-    ("transposeDiagonalColUnroll4", ODD),
-    ("transpose_10_b32__vector_tile_v16_x16_g16_swz_ocol_ldg", SQUARE),
-    ("copySharedMemNrepsKernel", {**SQUARE, "nreps": 3}),
-    ("copyCol", {**SQUARE, "nreps": 2}),
-    ("reduceNeighbored", SUM),
-    ("reduceSmem", SUM),
-    ("reduceShfl", SUM),
-    ("readOffset11", {"n": 1 << 20}),
-    ("AoS", {"n": 1 << 20}),
-    ("setColReadRow", {"tiles": 1024}),
-    ("setRowReadColPad32x16", {"tiles": 1024}),
-]
 
 
 @pytest.mark.parametrize(("name", "extents"), KERNELS, ids=[name for name, _ in KERNELS])
