@@ -243,6 +243,33 @@ def test_what_lies_between_the_gradient_and_the_kernel_is_not_passed_by(grad: bo
     assert (found.device.type, found.dtype, tuple(found.shape)) == ("meta", torch.int64, (3,))
 
 
+def test_gradients_are_recorded_as_torch_records_them(place: str) -> None:
+    x, seen = numbers(3, 4, place=place).requires_grad_(), list[Any]()
+
+    def kept(one: Any) -> Any:
+        seen.append(one)
+        return one
+
+    with torch.autograd.graph.saved_tensors_hooks(kept, kept):
+        found = gen.torch.var(x, axis=1)
+    assert len(seen) == 2
+    wanted = torch.var(x, 1, correction=0)
+    each = torch.eye(3, dtype=x.dtype, device=place)
+    ours, theirs = (torch.autograd.grad(one, x, each, is_grads_batched=True)[0] for one in (found, wanted))
+    torch.testing.assert_close(ours, theirs)
+    with pytest.raises(RuntimeError, match="a second time"):
+        found.sum().backward()
+    changed = x * 1
+    found = gen.torch.var(changed, axis=1)
+    changed.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
+    with torch.inference_mode():
+        assert gen.torch.var(x, axis=1).is_inference()
+    with torch.no_grad():
+        assert not gen.torch.REDUCE.defined(x, "var", [1], 0, None).requires_grad
+
+
 def test_sums_of_bfloat16(place: str) -> None:
     x = torch.ones(300, dtype=torch.bfloat16, device=place, requires_grad=True)
     found = gen.torch.sum(x, dtype=torch.float32)
