@@ -17,6 +17,7 @@ from gen.cli.common import (
     families_of,
     find_or_choose,
     home_of,
+    limits_for,
     option,
 )
 
@@ -76,6 +77,8 @@ def render(
     """
     from gen.emit.render import render as text_of
 
+    if arch is not None:
+        limits_for(arch)
     variant = find_or_choose(families_of(ctx), name, home_of(results), shape, parameters or (), arch)
     text = text_of(variant)
     if not json:

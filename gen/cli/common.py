@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gen.arch import Limits
     from gen.families.base import Family, Variant
     from gen.gpu.device import GpuInfo
-    from gen.toolchain.nvrtc import Nvrtc
 
 
 class OptionError(GenError):
@@ -188,14 +187,6 @@ def limits_for(arch: str | None, device: GpuInfo | None = None) -> Limits:
     limits = device.limits if arch is None and device is not None else Limits.of(arch or DEFAULT_ARCH)
     note_stand_in(limits)
     return limits
-
-
-def check_compiled_for(archs: Iterable[str], compiler: Nvrtc) -> None:
-    """Raises UnknownNameError for an architecture of --arch that the compiler does not know."""
-    for arch in archs:
-        if arch not in compiler.architectures:
-            known = ", ".join(compiler.architectures)
-            raise UnknownNameError("--arch", f"must name what {compiler.version} compiles for: {known}", repr(arch))
 
 
 def note_stand_in(limits: Limits) -> None:

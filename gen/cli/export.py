@@ -10,7 +10,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH
 from gen.cli import output
-from gen.cli.common import Home, Json, check_compiled_for, complete_spec, families_of, folder_of, home_of, option
+from gen.cli.common import Home, Json, complete_spec, families_of, folder_of, home_of, option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +79,8 @@ def export(
     winners = winners_of(home)
     targets = targets_of(archs, winners)
     compiler = Nvrtc(cache_home(home))
-    check_compiled_for(archs, compiler)
+    for one in archs:
+        compiler.check(one)
     programs: list[Program] = []
     output.note("Tracing what gen.load chooses: up to half a minute a spec")
     with output.progress(traced=len(found)) as step:

@@ -71,6 +71,10 @@ def ladder(
         raise OptionError("The family", f"must have kernels of the literature: {known}", family)
     device = find_gpu() if arch is None else None
     limits = limits_for(arch, device)
+    if arch is not None:
+        from gen.toolchain.nvrtc import Nvrtc
+
+        Nvrtc(None).check(arch)  # before all kernels are built for the CPU
     rungs = listed(found, limits, shape, runtime_parameters)
     told = [rung.name for rung in rungs if rung.extents and runtime_parameters.keys() & rung.extents.keys()]
     if 0 < len(told) < len(rungs):

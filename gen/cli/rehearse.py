@@ -11,7 +11,7 @@ import typer
 
 from gen.arch import DEFAULT_ARCH, Limits
 from gen.cli import output
-from gen.cli.common import check_compiled_for, families_of, home_of, limits_for
+from gen.cli.common import families_of, home_of, limits_for
 from gen.cli.first_minute import first_minute
 from gen.cli.prove import STOPPED, as_json, keep_failures, show_reasons
 
@@ -57,7 +57,8 @@ def rehearse(
     families, home, device = families_of(ctx), home_of(results), find_gpu()
     limits, compiler = limits_for(arch, device), Nvrtc(cache_home(home))
     if limits.arch not in compiler.architectures:
-        check_compiled_for([] if arch is None else [arch], compiler)
+        if arch is not None:
+            compiler.check(arch)
         # What the GPU here is does not stand in the way of a rehearsal.
         output.note(
             f"{compiler.version} does not compile for {limits.arch}: this rehearses for {DEFAULT_ARCH} instead."

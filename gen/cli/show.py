@@ -15,7 +15,6 @@ from gen.cli.common import (
     Json,
     OptionError,
     RuntimeParameters,
-    check_compiled_for,
     complete_spec_or_variant,
     families_of,
     find,
@@ -79,7 +78,7 @@ def show(
         with suppress(MissingToolError):  # without a compiler nobody says what it knows
             from gen.toolchain.nvrtc import Nvrtc
 
-            check_compiled_for([arch], Nvrtc(None))
+            Nvrtc(None).check(arch)
         limits_for(arch)  # says so where no figures of it are known
     if shape is not None:
         if variant is not None:

@@ -66,6 +66,12 @@ class Nvrtc:
         self._entries = None if cache is None else Cache(cache / "nvrtc", ".cubin")
         self._failed = None if cache is None else cache / "failed"
 
+    def check(self, arch: str) -> None:
+        """Raises UnknownNameError for an architecture that this NVRTC does not know."""
+        if arch not in self.architectures:
+            known = ", ".join(self.architectures)
+            raise UnknownNameError("The architecture", f"must be one that {self.version} knows: {known}", repr(arch))
+
     def compile(self, name: str, text: str, arch: str) -> Compiled:
         """Compiles one source, or takes what was compiled before.
 
@@ -80,9 +86,7 @@ class Nvrtc:
             UnlinkedError: the source names libraries that it is linked with, and no linker is installed, or no such
                 library.
         """
-        if arch not in self.architectures:
-            known = ", ".join(self.architectures)
-            raise UnknownNameError("The architecture", f"must be one that {self.version} knows: {known}", repr(arch))
+        self.check(arch)
         if self._entries is None:
             return self._compile(name, text, arch)
         key = self.key(text, arch)

@@ -67,6 +67,21 @@ def test_what_can_be_compiled_is_looked_at(arch: str) -> None:
     assert err == stood_in == ("" if known is None else f"{known}\n")  # once a run
 
 
+@pytest.mark.parametrize("arch", ["sm_9", "sm_999"])
+def test_every_command_refuses_an_architecture_in_the_same_words(arch: str, tmp_path: Path) -> None:
+    spec, said = "reduction_sum_f32", set()
+    for command in (
+        ("resources", KERNEL), ("show", spec), ("show", spec, "--shape", "64"), ("export", spec, "-o", str(tmp_path)),
+        ("tune",), ("tune", spec), ("ladder", "reduction"), ("explain", KERNEL),
+        *[("render", KERNEL), ("render", spec, "--shape", "64")][: 2 * (arch == "sm_9")],  # needs no compiler
+    ):  # fmt: skip
+        status, out, err = run(*command, "--arch", arch, *(() if command[0] == "export" else ("--home", OUT)))
+        assert (status, out) == (2, ""), command
+        said.add(err.splitlines()[-1].replace("; or fermi, fermi-uncached, kepler", ""))
+    (only,) = said
+    assert only.startswith("error: The architecture must be ")
+
+
 @pytest.mark.parametrize("arch", ["sm_70", *UNKNOWN])
 def test_what_cannot_be_compiled_is_said(arch: str) -> None:
     for command in ("resources", "explain"):
