@@ -43,6 +43,9 @@ def lock(
         raise OptionError(
             "--off and --scheduler", "do not go together: each worker's folder is unlocked on its machine"
         )
+    if results is not None and not home.is_dir():  # a misspelt one would be made, and locked in vain
+        next_step = "mkdir makes one; gen tune and gen merge do, too"
+        raise OptionError("--home", "must name a folder that there is", home, next_step=next_step)
     if off:
         was = locked.unlock(home)
         if json:

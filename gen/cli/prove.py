@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,10 +170,26 @@ def asked_for(
     rule = "must be a family, a variant's full name, a kernel of the literature, a file or a spec, FAMILY_LABEL"
     takes = Takes("The name", rule, others)
 
+    @cache
+    def meant(name: str | None) -> tuple[Variant, ...]:
+        return select(
+            families, name, lambda name: find(families, name, home),
+            lambda name: family_and_spec(families, name, home, takes), cover=cover, limits=limits,
+        )  # fmt: skip
+
+    @cache
     def is_path(target: str) -> bool:
         path = Path(target)  # of "", which is no name, the current folder
-        is_here = path.is_dir() if target and target not in known else False
-        return target.endswith(SUFFIX) or os.sep in target or is_here or (path.suffix != "" and path.is_file())
+        if target.endswith(SUFFIX) or os.sep in target or (path.suffix != "" and path.is_file()):
+            return True
+        if not target or not path.is_dir():
+            return False
+        try:
+            meant(target)
+        except UnknownNameError:
+            return True
+        output.note(f"{target} is the name of kernels here; the folder is .{os.sep}{target}.")
+        return False
 
     files: dict[Path, KernelFile] = {}
     for target in filter(is_path, targets):
@@ -180,11 +197,7 @@ def asked_for(
             files.setdefault(path.resolve(), read_kernel(families, path))
     variants: dict[str, Variant] = {}
     for name in [target for target in targets if not is_path(target)] if targets else [None]:
-        chosen = select(
-            families, name, lambda name: find(families, name, home),
-            lambda name: family_and_spec(families, name, home, takes), cover=cover, limits=limits,
-        )  # fmt: skip
-        variants |= {made.name: made for made in chosen}
+        variants |= {made.name: made for made in meant(name)}
     changed = [path for path in changed_files(variants.values(), home) if path.resolve() not in files]
     unreadable: list[Verdict] = []
     for path in changed:

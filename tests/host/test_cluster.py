@@ -263,6 +263,7 @@ def test_the_command_tunes_on_a_cluster_and_locks_the_choice_there(
     assert winner in read_winners(workers_home)
     assert read_winners(workers_home) == read_winners(tmp_path / "home")
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
+    (tmp_path / "another").mkdir()
     for home, locked in (("home", True), ("another", False)):  # which stays as it was
         assert lock("--home", tmp_path / home, "--scheduler", "tcp://127.0.0.1:1")[0] == 1
         assert is_locked(tmp_path / home) == locked

@@ -25,6 +25,23 @@ from tests.host.cli.command import CHECKOUT, run
 
 
 @pytest.mark.usefixtures("oracle")
+@pytest.mark.parametrize("name", ["reduceShfl", "transpose", "reduction_sum_f32__grid_tpb256_u4_v16_bpm2"])
+def test_a_folder_with_the_name_of_a_kernel_is_not_in_its_way(
+    name: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (name, "kernels", "__kernels"):
+        (tmp_path / folder).mkdir()
+    alone = run("prove", name, "--home", home)
+    Path(name).rmdir()
+    assert alone.out == run("prove", name, "--home", home).out
+    assert f"{name} is the name of kernels here; the folder is ./{name}." in alone.err
+    Path(name).mkdir()
+    for folder in ("kernels", "__kernels", f"./{name}"):
+        assert "must hold .cu files" in run("prove", folder, "--home", home).err
+
+
+@pytest.mark.usefixtures("oracle")
 def test_prove_shows_every_verdict() -> None:
     shown = run("prove")
     assert shown.status == 0

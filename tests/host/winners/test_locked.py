@@ -63,6 +63,13 @@ def test_what_counts_is_locked_and_nothing_that_comes_later_counts(came: Path, h
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("off", [(), ("--off",)])
+def test_a_misspelt_folder_is_not_made(off: tuple[str, ...], tmp_path: Path) -> None:
+    ended = run("lock", *off, "--home", tmp_path / "misspelt")
+    assert (ended.status, "--home must name a folder that there is" in ended.err) == (2, True)
+    assert not (tmp_path / "misspelt").exists()
+
+
 def test_nothing_is_written_into_a_locked_folder(gpu: FakeTuningDevice, home: Path, tmp_path: Path) -> None:
     written(home / TUNED_FILE, WINNER)
     written(tmp_path / "part" / TUNED_FILE, OTHER)
