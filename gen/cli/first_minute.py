@@ -41,12 +41,14 @@ class _Progress:
         steps: by a variant's name, the steps that it has behind it.
         results: of the rehearsal, by name.
         predictions: by name.
+        uncounted: names of those for which the model has no prediction at the sizes shown.
     """
 
     samples: Sequence[Sample]
     steps: dict[str, set[str]] = field(default_factory=dict)
     results: dict[str, Rehearsed] = field(default_factory=dict)
     predictions: dict[str, Prediction] = field(default_factory=dict)
+    uncounted: set[str] = field(default_factory=set)
 
     def took(self, step: str, made: Variant) -> None:
         """Notes a step of a variant."""
@@ -56,6 +58,22 @@ class _Progress:
         """The variants of a sample, the fastest by prediction first, those without one last."""
         far = float("inf")
         return sorted(sample.variants, key=lambda one: p.us if (p := self.predictions.get(one.name)) else far)
+
+    def left_out(self) -> Iterator[str]:
+        """Sentences about what the tables lack."""
+        made = [one.name for sample in self.samples for one in sample.variants]
+        proven = [name for name in made if name in self.results and self.results[name].verdict.status == "proven"]
+        waiting = sum(name not in self.results for name in made)
+        unranked = sum(name not in self.predictions and name not in self.uncounted for name in proven)
+        if waiting:
+            yield f"The minute was over before {waiting} of the variants were proven."
+        if unranked:
+            yield f"Proven, but not ranked, since the minute was over: {unranked}."
+        if self.uncounted:
+            yield (
+                f"Proven, but not ranked: {len(self.uncounted)}. Such a variant does not take these sizes, or its "
+                "blocks wait for each other, so that no part of it can be counted."
+            )
 
     def rows(self, sample: Sample) -> list[tuple[str, ...]]:
         """The table's rows of a sample."""
@@ -119,7 +137,9 @@ def first_minute(families: tuple[Family[Any], ...], home: Path, limits: Limits, 
                 if one.verdict.status == "proven" and time.monotonic() < start + SECONDS:
                     extents = _extents(samples, one.variant)
                     prediction = predicted(one, runner, limits, extents)
-                    if prediction is not None:
+                    if prediction is None:
+                        so_far.uncounted.add(one.variant.name)
+                    else:
                         so_far.predictions[one.variant.name] = prediction
                         redraw()
         except KeyboardInterrupt:
@@ -204,9 +224,8 @@ def _tell(so_far: _Progress, limits: Limits, fault: Fault | None, seconds: float
         output.text(f"The text of {fastest.name}, below its header", "bold")
         output.verbatim(_kernel_text(fastest))
     output.text()
-    waiting = sum(made.name not in so_far.results for one in so_far.samples for made in one.variants)
-    if waiting:
-        output.text(f"The minute was over before {waiting} of the variants were proven.")
+    for sentence in so_far.left_out():
+        output.text(sentence)
     output.text(
         f"That took {seconds:.0f} s. On a GPU the same command measures variants of every kernel of the catalogue "
         "for a minute, and writes the winners to tuned.json and as .cu files, which gen.load and gen.sum then call."

@@ -12,7 +12,8 @@ from gen.emit.render import render
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_variant, heuristic_variants
-from gen.tune.rehearse import Rehearsal
+from gen.tune import rehearse
+from gen.tune.rehearse import Rehearsal, Rehearsed
 from gen.tune.targets import Sample, feasible, of_spec, problems, sample
 from tests.fakes import OracleRunner
 from tests.host.cli.command import run
@@ -88,9 +89,20 @@ def test_without_a_gpu_and_a_name_a_sample_is_proven_and_ranked_and_a_planted_fa
     assert fault["kind"] in ("race", "uninitialised read")
     text = render(find_variant(FAMILIES, fault["name"], {})).splitlines()
     assert text[fault["line"] - 1].strip() == "__syncthreads();"
+    counted = rehearse.predicted
+
+    def some(one: Rehearsed, *rest: Any) -> Any:
+        return None if one.variant.name == names[0] else counted(one, *rest)
+
+    monkeypatch.setattr(rehearse, "predicted", some)
     shown = run("tune").out
     assert "__global__ void" in shown
     assert f"was deleted from line {fault['line']}" in shown
+    assert "Proven, but not ranked: 1. Such a variant does not take these sizes" in shown
+    monkeypatch.setattr("gen.cli.first_minute.SECONDS", 1e-9)
+    monkeypatch.setattr("gen.cli.first_minute.PROVING", 1e12)
+    shown = run("tune").out
+    assert "Proven, but not ranked, since the minute was over: 2." in shown
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
