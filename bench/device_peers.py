@@ -29,7 +29,7 @@ SHAPES = ((16384, 16384, 64), (4096, 4096, 128))  # rows of a GPU, columns, step
 MATRICES = (32768, 8192)
 TURNS = 5
 SHOWN = 4  # rows in the middle
-CLOSE = 1e-5
+RELATIVE_TOLERANCE = 1e-5
 PAD = 4  # columns of zeros beside those of torch, so that rows are aligned
 
 
@@ -75,7 +75,7 @@ def rows(place: Place) -> Iterator[Row]:
                 high, wide, steps = one["shape"]
                 case = f"5 points f32, {high} x {wide} a GPU"
                 right = np.fromfile(one["file"], np.float32).reshape(SHOWN, wide)
-                equal = bool(np.allclose(right, expected(high * count, wide, steps), rtol=CLOSE, atol=0))
+                equal = bool(np.allclose(right, expected(high * count, wide, steps), rtol=RELATIVE_TOLERANCE, atol=0))
                 if count == 1:
                     alone[name, case] = median(ms)
                 value = count * alone[name, case] / median(ms) if (name, case) in alone else None

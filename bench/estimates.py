@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 DEVICE = Limits.of("sm_90")
 FIRST, MORE = 3, 8  # samples; a variant far off gets only the first
-FAR = 1.5
+SLOW_RATIO = 1.5
 TRIED = 16  # variants that tuning could race in seconds
 MOST_BYTES = 1 << 30  # of an array that is timed
 SPARE_BYTES = 1 << 12
@@ -170,7 +170,7 @@ def measure(
             extents = dict(case.extents)
             launches, addresses = kernel.steps(extents), {**kernel.scratch(extents), **start}
             found = kernel.times(clock, launches, extents, addresses, FIRST)
-            if min(found) < FAR * min(us.values(), default=float("inf")):
+            if min(found) < SLOW_RATIO * min(us.values(), default=float("inf")):
                 found += kernel.times(clock, launches, extents, addresses, MORE)
             us[made.name.partition("__")[2]] = round(statistics.median(found), 3)
         for one_out in outs.values():

@@ -55,7 +55,7 @@ COMPILE_SECONDS = 45.0  # for which a case waits for torch.compile, beside what 
 MOST_PASSES = 20_000  # of an eager stencil in one call
 WORST = 20
 LOGGED = 1 << 16  # characters of what libraries printed, the last
-NEAR = 0.95  # of the peer's speed: a case that nobody would call lost
+CLOSE_RATIO = 0.95  # of the peer's speed: a case that nobody would call lost
 _WEAK = frozenset({"bool", "i8", "i16", "i32", "i64", "u16", "u32", "u64"})  # of which torch lacks some statistics
 
 
@@ -387,10 +387,9 @@ def _figures(rows: Sequence[Pothole]) -> str:
     if not ratios:
         return f"{len(rows)} cases, none with a peer"
     mean = exp(sum(map(log, ratios)) / len(ratios))
-    near = sum(ratio >= NEAR for ratio in ratios) / len(ratios)
-    text = (
-        f"{len(ratios)} of {len(rows)} cases, geomean {mean:.3f}, {near:.0%} at {NEAR} or more, worst {min(ratios):.2f}"
-    )
+    near = sum(ratio >= CLOSE_RATIO for ratio in ratios) / len(ratios)
+    above = f"{near:.0%} at {CLOSE_RATIO} or more"
+    text = f"{len(ratios)} of {len(rows)} cases, geomean {mean:.3f}, {above}, worst {min(ratios):.2f}"
     tuned = [row.ratio * row.untuned_us / row.tuned_us for row in rows if row.ratio and row.untuned_us and row.tuned_us]
     if tuned:
         text += (
@@ -478,7 +477,7 @@ def explain(results: Results, limits: Limits, seconds: float) -> int:
     """Says why the worst are as slow as they are, as long as there is time, and prints what all comes to."""
     start, home = time.monotonic(), output_home(None)
     for row in worst_of(results.rows):
-        if time.monotonic() - start < seconds and row.ratio is not None and row.ratio < NEAR and not row.reason:
+        if time.monotonic() - start < seconds and row.ratio is not None and row.ratio < CLOSE_RATIO and not row.reason:
             results.add(explained(row, limits, home))
     for line in summary(results.rows):
         print(line)

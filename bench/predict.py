@@ -41,7 +41,7 @@ from gen.tune.predict import predict
 TRIALS = Path(__file__).parent / "trials"
 ARCH = "sm_90"
 SAMPLE = 32  # configurations of a space
-LEAST = 8  # of which a rank correlation says something
+LEAST_PAIRS = 8  # of which a rank correlation says something
 GOAL = 0.7
 
 
@@ -75,7 +75,7 @@ def main() -> int:
         for (spec, shape), space in spaces(file).items():
             chosen = random.Random(f"{spec} {shape}").sample(space, min(options.sample, len(space)))
             pairs = list(predicted(spec, chosen))
-            if len(pairs) < LEAST:
+            if len(pairs) < LEAST_PAIRS:
                 continue
             rho = spearman(*np.array(pairs).T)
             found.setdefault(spec.partition("_")[0], []).append(rho)

@@ -30,7 +30,7 @@ from gen.gpu.device import Device, Memory
 from gen.paths import cache_home, output_home
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-SMALL, FEW = (24, 20, 28), 30  # a model, and steps, that NumPy computes at once
+SMALL_SHAPE, SMALL_STEPS = (24, 20, 28), 30  # a model, and steps, that NumPy computes at once
 ORDER, REACH = 8, 4  # of the differences in space, and how many cells away they read
 SPACING = 10.0  # metres between cells
 STEP = 0.001  # seconds
@@ -269,7 +269,7 @@ class Run:
         return traces
 
 
-def difference(place: Place, shape: tuple[int, int, int] = SMALL, steps: int = FEW) -> float:
+def difference(place: Place, shape: tuple[int, int, int] = SMALL_SHAPE, steps: int = SMALL_STEPS) -> float:
     """How far a small model is from NumPy's, of the largest amplitude. Raises GenError where that is too far."""
     survey = survey_of(shape, steps)
     expected = by_numpy(survey)
@@ -305,7 +305,7 @@ class Result:
         """For a reader."""
         model = f"{' x '.join(map(str, self.shape))} cells, {self.steps} steps, {self.place}"
         checked = "; ".join(f"{difference:.1e} on {place}" for place, difference in self.differences)
-        small = f"{' x '.join(map(str, SMALL))} cells and {FEW} steps"
+        small = f"{' x '.join(map(str, SMALL_SHAPE))} cells and {SMALL_STEPS} steps"
         found = [
             model,
             self.variant,

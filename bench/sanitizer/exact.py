@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gen.gpu.device import Device
     from gen.gpu.kernel import CudaKernel
 
-LEAST = 16  # bytes: gen's smallest allocation
+LEAST_BYTES = 16  # bytes: gen's smallest allocation
 
 
 class Span:
@@ -35,7 +35,7 @@ class Span:
         self._host = bytes_of(array)
         first = int(array.__array_interface__["data"][0]) % 256
         # A smaller allocation would be rounded up, behind the array.
-        before = first if first + self._host.size >= LEAST else 256 + first
+        before = first if first + self._host.size >= LEAST_BYTES else 256 + first
         self._memory = device.allocate(before + self._host.size)
         self.address = self._memory.address + before
         for start, end in gaps_of(array) if blank else [(0, self._host.size)]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gen.arch import Limits, MemoryModel
     from gen.families.base import Extents, Variant
     from gen.proof.traffic import Access, Traffic
-    from gen.report.counters import Compared
+    from gen.report.counters import CountedMetric
     from gen.report.explain import Explanation
 
 Arch = Annotated[
@@ -182,7 +182,7 @@ def _show_accesses(made: Variant, found: Traffic) -> None:
             )
 
 
-def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, ...]:
+def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[CountedMetric, ...]:
     """What the hardware counts of a variant; nothing, and a note that says why, where it cannot."""
     from gen.errors import GenError
     from gen.report.counters import compared, counters, profiler
@@ -198,7 +198,7 @@ def _counters(one: Explanation, limits: Limits, home: Path) -> tuple[Compared, .
         return ()
 
 
-def _show_counters(rows: Sequence[Compared], where: str) -> None:
+def _show_counters(rows: Sequence[CountedMetric], where: str) -> None:
     if rows:
         output.text()
         output.text(f"Counted by the hardware, {where}", "bold")

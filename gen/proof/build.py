@@ -140,8 +140,10 @@ class Gpp:
 
 
 PREFIX = "building-"
-YOUNG = 60.0  # seconds in which whoever has made a folder comes to lock it
-ABANDONED = 24 * 3600.0  # seconds after which nobody builds in a folder any more, where the file system knows no locks
+LOCKING_SECONDS = 60.0  # seconds in which whoever has made a folder comes to lock it
+ABANDONED_SECONDS = (
+    24 * 3600.0
+)  # seconds after which nobody builds in a folder any more, where the file system knows no locks
 
 
 class Workplace(tempfile.TemporaryDirectory[str]):
@@ -175,7 +177,7 @@ def remove_abandoned(cache: Path) -> None:
 
 def _is_abandoned(folder: Path) -> bool:
     age = time.time() - folder.stat().st_mtime
-    if age < YOUNG:
+    if age < LOCKING_SECONDS:
         return False
     opened = os.open(folder, os.O_RDONLY)
     try:
@@ -183,7 +185,7 @@ def _is_abandoned(folder: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return age > ABANDONED
+        return age > ABANDONED_SECONDS
     finally:
         os.close(opened)
     return True

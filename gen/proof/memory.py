@@ -112,7 +112,7 @@ class Shadow:
         return self._region.address
 
 
-FAR = 1 << 39  # bytes around each buffer that nothing else uses: an index that is off by 2^32 stays among them
+GUARD_BYTES = 1 << 39  # bytes around each buffer that nothing else uses: an index that is off by 2^32 stays among them
 PATTERN_BYTES = 2049 * mmap.PAGESIZE
 PATTERNS = 4  # in a file, which is mapped again and again: a process may have 65,530 mappings
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
@@ -126,9 +126,9 @@ class Range:
     def __init__(self, size: int) -> None:
         """Sets addresses for `size` bytes aside. Raises MemoryError if the system has none."""
         self.size = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._whole = self.size + 2 * FAR
+        self._whole = self.size + 2 * GUARD_BYTES
         self._start = _map(None, self._whole, _NONE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE, -1)
-        self.address = self._start + FAR
+        self.address = self._start + GUARD_BYTES
 
     def __del__(self) -> None:
         if hasattr(self, "_start"):

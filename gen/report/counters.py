@@ -175,7 +175,7 @@ COUNTERS = (
 
 
 @dataclass(frozen=True)
-class Compared:
+class CountedMetric:
     """A counter of one variant on one problem."""
 
     counter: ProfilerMetric
@@ -202,12 +202,12 @@ class Compared:
         return {"counter": self.counter.key, "predicted": self.predicted, "counted": self.counted}
 
 
-def compared(one: Explanation, found: Counted) -> Iterator[Compared]:
+def compared(one: Explanation, found: Counted) -> Iterator[CountedMetric]:
     """Every counter that there is."""
     for counter in COUNTERS:
         value = total(found, counter.metrics)
         if value is not None:
-            yield Compared(counter, counter.predicted(one), value * counter.scale)
+            yield CountedMetric(counter, counter.predicted(one), value * counter.scale)
 
 
 def main() -> None:

@@ -116,7 +116,7 @@ def _time(row: Row) -> float:
 
 
 @dataclass(frozen=True)
-class Rung:
+class TriedKernel:
     """A kernel of the literature among the trials of a problem.
 
     Attributes:
@@ -134,7 +134,9 @@ class Rung:
     demand: Demand | None
 
 
-def ladders(spaces: Sequence[SearchSpace], families: Sequence[Family[Any]]) -> tuple[tuple[str, tuple[Rung, ...]], ...]:
+def ladders(
+    spaces: Sequence[SearchSpace], families: Sequence[Family[Any]]
+) -> tuple[tuple[str, tuple[TriedKernel, ...]], ...]:
     """The kernels of the literature that were tried on a problem, in its order; the title of each problem first."""
     named = [
         (one.name, before.name if one.over == "" and before else one.over or "", named_variant(family, one))
@@ -147,14 +149,14 @@ def ladders(spaces: Sequence[SearchSpace], families: Sequence[Family[Any]]) -> t
     for space in spaces:
         rows = {row.variant: row for row in space.right}
         times = {name: _time(rows[made.name]) for name, _, made in named if made.name in rows}
-        rungs: list[Rung] = []
+        rungs: list[TriedKernel] = []
         for name, beside, made in named:
             if name in times:
                 timed = beside
                 while timed and timed not in times:
                     timed = shown_beside.get(timed, "")
                 over = times[timed] / times[name] if timed else None
-                rungs.append(Rung(name, rows[made.name], timed, over, _demand(made, space.extents)))
+                rungs.append(TriedKernel(name, rows[made.name], timed, over, _demand(made, space.extents)))
         if len(rungs) > 1:
             found.append((space.title, tuple(rungs)))
     return tuple(found)

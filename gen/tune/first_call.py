@@ -35,7 +35,7 @@ from gen.tune.one_problem import Options, tune
 from gen.tune.outcome import winner_of
 from gen.tune.search import Climb
 
-ENOUGH = 0.99  # of the limit: nothing is gained beyond it
+STOP_FRACTION = 0.99  # of the limit: nothing is gained beyond it
 MAX_COMPILING = 16  # sources at once; threads of one process wait for each other's memory beyond that
 UNKNOWN = float("inf")  # of a calibration that nobody has made
 
@@ -169,7 +169,7 @@ def tune_now(problem: Problem, device: Device, home: Path, seconds: float, incum
     """
     deadline = time.monotonic() + seconds
     farm, trials, local = CompileThreads(device.compiler()), Trials(home), LocalDevice(device, home)
-    options = Options(partial(Climb, nearest=True), stop_at=ENOUGH if local.calibrated else None)
+    options = Options(partial(Climb, nearest=True), stop_at=STOP_FRACTION if local.calibrated else None)
     try:
         with _in_turn():
             outcome = tune(problem, local, farm, trials, incumbent=incumbent, deadline=deadline, options=options)

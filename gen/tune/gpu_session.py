@@ -49,7 +49,7 @@ MAX_ROUNDED_RESULTS = 1 << 22  # of floating-point numbers that are compared wit
 _HARMLESS = ("idle", "in step")  # reasons of a low clock that no kernel is timed under
 
 
-class DeviceArray:
+class GuardedArray:
     """An array operand on the device.
 
     Attributes:
@@ -117,11 +117,11 @@ class Buffers:
         self._service, self._problem = service, problem
         self.filled_with = 0
         layouts = problem.family.layouts(problem.spec, problem.extents)
-        arrays: list[DeviceArray] = []
+        arrays: list[GuardedArray] = []
         try:
             for operand in problem.spec.operands:
                 if operand.role != "number":
-                    array = DeviceArray(device, operand, layouts[operand.name], problem.alignment)
+                    array = GuardedArray(device, operand, layouts[operand.name], problem.alignment)
                     arrays.append(array)
         except BaseException:
             for array in arrays:
@@ -135,7 +135,7 @@ class Buffers:
         self._checksums = self._digests()
 
     @property
-    def written(self) -> tuple[DeviceArray, ...]:
+    def written(self) -> tuple[GuardedArray, ...]:
         """Arrays that a kernel writes."""
         return (*self.outputs, *self.changing)
 
@@ -181,10 +181,10 @@ class Buffers:
         for array in self:
             array.free()
 
-    def __iter__(self) -> Iterator[DeviceArray]:
+    def __iter__(self) -> Iterator[GuardedArray]:
         return iter((*self.inputs, *self.outputs, *self.changing))
 
-    def fill(self, array: DeviceArray) -> None:
+    def fill(self, array: GuardedArray) -> None:
         """Queues writing random elements, always the same."""
         place = self._problem.spec.operands.index(array.operand)
         self._service.random(array.start, array.size, place + 1, array.operand.dtype)
@@ -524,12 +524,12 @@ class GpuSession:
                 return f"{name}: {count} elements are wrong{place}"
         return None
 
-    def _may_round(self, array: DeviceArray) -> bool:
+    def _may_round(self, array: GuardedArray) -> bool:
         """Whether results may differ from those of a base that nobody compared with NumPy here."""
         few = array.rows.total <= MAX_ROUNDED_RESULTS
         return self._trusted is not None and array.operand.dtype.kind == "float" and few
 
-    def _by_base(self, array: DeviceArray) -> Expected:
+    def _by_base(self, array: GuardedArray) -> Expected:
         """What base gave, in the place of what NumPy says; its magnitude is the least that any sum of terms has."""
         kept = self._references[array.operand.name].address
         content = bytes_at(self._device, kept, array.size)[array.offset :]
@@ -543,7 +543,7 @@ class GpuSession:
         limits, extents = self._device.limits, self._problem.extents
         return sum(one.algorithm.roundings(one.spec, one.config, extents, limits) for one in both)
 
-    def _beyond(self, variant: Variant, array: DeviceArray, expected: Expected) -> tuple[int, int | None]:
+    def _beyond(self, variant: Variant, array: GuardedArray, expected: Expected) -> tuple[int, int | None]:
         assert expected.magnitude is not None
         operand = array.operand
         if operand.name not in self._uploaded:

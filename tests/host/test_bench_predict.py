@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.predict import LEAST, TRIALS, config_of, ranks, sentence, spaces, spearman
+from bench.predict import LEAST_PAIRS, TRIALS, config_of, ranks, sentence, spaces, spearman
 from gen.families import FAMILIES
 from gen.families.names import find_spec, illegal
 
@@ -36,7 +36,7 @@ def test_enough_of_what_was_recorded_is_still_a_variant(file: Path) -> None:
             and (config := config_of(algorithm.config, row.config))
             and illegal(algorithm, spec, config) is None
         ]
-        assert len(found) >= LEAST, name
+        assert len(found) >= LEAST_PAIRS, name
 
 
 def test_the_lowest_space_of_each_family_stands_beside_the_mean() -> None:

@@ -22,13 +22,13 @@ from gen.errors import CompileError, MissingToolError, StoreError
 from gen.families.base import Launch, Limits, Operand, Plan, Variant
 from gen.families.expr import ONE
 from gen.proof.build import (
-    ABANDONED,
+    ABANDONED_SECONDS,
     GAP,
     LINE,
     LOCALS_GXX,
+    LOCKING_SECONDS,
     PREFIX,
     VARIANTS_PER_UNIT,
-    YOUNG,
     Builder,
     Gpp,
     Source,
@@ -81,7 +81,7 @@ def test_what_a_killed_process_left_behind_goes_and_what_others_build_stays(tmp_
         Builder(tmp_path)
         assert {*tmp_path.iterdir()} == {left, place}  # its owner may be about to lock it
         for folder in (left, place):
-            os.utime(folder, (time.time() - 2 * YOUNG,) * 2)
+            os.utime(folder, (time.time() - 2 * LOCKING_SECONDS,) * 2)
         Builder(tmp_path)
         assert {*tmp_path.iterdir()} == {place}
     assert not [*tmp_path.iterdir()]
@@ -93,7 +93,7 @@ def test_where_there_are_no_locks_it_goes_a_day_later(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("fcntl.flock", refuse)
     old, young = (tmp_path / f"{PREFIX}{name}" for name in ("old", "young"))
-    for folder, age in ((old, ABANDONED + 60), (young, ABANDONED - 3600)):
+    for folder, age in ((old, ABANDONED_SECONDS + 60), (young, ABANDONED_SECONDS - 3600)):
         folder.mkdir()
         os.utime(folder, (time.time() - age,) * 2)
     Builder(tmp_path)

@@ -26,7 +26,7 @@ from gen.families.transpose import permutation
 from gen.proof.cases import Case, Content
 from gen.proof.failures import UNTOUCHED, WRONG, Failure
 from gen.proof.host import HostRunner
-from gen.proof.memory import FAR, MARKS_PER_PAGE, PATTERN_BYTES, Marks, Range, distinct, pattern
+from gen.proof.memory import GUARD_BYTES, MARKS_PER_PAGE, PATTERN_BYTES, Marks, Range, distinct, pattern
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
 from gen.proof.prover import prove, unsupported_extents
 from gen.proof.sampled import (
@@ -78,7 +78,9 @@ def test_a_pattern_repeats_but_not_where_an_index_loses_its_upper_bits() -> None
 
 
 def test_inputs_that_are_kept_leave_mappings_for_others() -> None:
-    sizes = [FAR + extra * PATTERN_BYTES for extra in range(4)]  # each takes a quarter of the mappings of a process
+    sizes = [
+        GUARD_BYTES + extra * PATTERN_BYTES for extra in range(4)
+    ]  # each takes a quarter of the mappings of a process
     inputs = [read_only(F32, Content.RANDOM, 3, size).address for size in sizes]
     assert read_only(F32, Content.RANDOM, 3, sizes[-1]).address == inputs[-1]
 
@@ -98,7 +100,7 @@ def test_what_is_written_to_a_pattern_stays_where_it_is_written() -> None:
 def test_ranges_lie_further_apart_than_an_index_can_be_off() -> None:
     one, other = Range(HUGE), Range(HUGE)
     low, high = sorted((one.address, other.address))
-    assert high - low - HUGE >= FAR > 2**32 * 16
+    assert high - low - HUGE >= GUARD_BYTES > 2**32 * 16
 
 
 def test_distinct() -> None:
