@@ -24,7 +24,7 @@ from gen.families.names import base_variants, search_space, variant
 ELSEWHERE = "Name another folder with --home or $GEN_HOME"
 _ROOM = "Make room, or "
 MAKE_ROOM = f"{_ROOM}name another folder with --home or $GEN_HOME"
-ABANDONED_SECONDS = 3600.0  # seconds after which nobody writes a file any more
+ABANDONED_SECONDS = 3600.0  # after which nobody writes a file any more
 _MADE = re.compile(r"\.[0-9a-f]{32}\.tmp")  # what a file is called until it is whole
 
 

@@ -140,10 +140,8 @@ class Gpp:
 
 
 PREFIX = "building-"
-LOCKING_SECONDS = 60.0  # seconds in which whoever has made a folder comes to lock it
-ABANDONED_SECONDS = (
-    24 * 3600.0
-)  # seconds after which nobody builds in a folder any more, where the file system knows no locks
+LOCKING_SECONDS = 60.0  # in which whoever has made a folder comes to lock it
+ABANDONED_SECONDS = 24 * 3600.0  # after which nobody builds in a folder, where the file system knows no locks
 
 
 class Workplace(tempfile.TemporaryDirectory[str]):

@@ -112,7 +112,7 @@ class Shadow:
         return self._region.address
 
 
-GUARD_BYTES = 1 << 39  # bytes around each buffer that nothing else uses: an index that is off by 2^32 stays among them
+GUARD_BYTES = 1 << 39  # around each buffer that nothing else uses: an index that is off by 2^32 stays among them
 PATTERN_BYTES = 2049 * mmap.PAGESIZE
 PATTERNS = 4  # in a file, which is mapped again and again: a process may have 65,530 mappings
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE

@@ -53,9 +53,7 @@ RIM_PART = 32  # a rank computes at most this part of its own cells once more at
 PHASE_US, OPERATIONS_PER_US = 20.0, 2e7
 MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
 GRAPH_FROM = 4  # phases of a call from which on it is replayed as a graph, if it is repeated
-GRAPH_BYTES = (
-    1 << 28
-)  # of a rank's cells, at most: those of more take longer than the host, and a graph has own scratch
+GRAPH_BYTES = 1 << 28  # of a rank's cells, at most: more take longer than the host, and a graph has own scratch
 MOST_GRAPHS, MOST_SEEN = 4, 256  # that a kernel captures, and calls that it remembers to have been made
 
 Arrays = tuple[ShardedArray, ...]

@@ -50,7 +50,7 @@ _HARMLESS = ("idle", "in step")  # reasons of a low clock that no kernel is time
 
 
 class GuardedArray:
-    """An array operand on the device.
+    """An array operand on the device, between red zones.
 
     Attributes:
         operand, layout, rows: what it is, and how its elements lie.

@@ -49,9 +49,7 @@ def identity(entrant: Entrant, problem: Problem, limits: Limits) -> str:
     return repr((code, launches, scratch, plan.constants))
 
 
-MAX_KEPT_SOURCES = (
-    4096  # texts, and compiled sources, that are kept for other problems and for variants of the same code
-)
+MAX_KEPT_SOURCES = 4096  # texts, and compiled sources, kept for other problems and for variants of the same code
 _COMMENT = re.compile(r"//[^\n]*")
 
 
