@@ -314,6 +314,8 @@ def _join(operator: Operator, left: Expr, right: Operand) -> Expr:
             return _number(APPLIED[operator](left.number, other.number))
     elif left.is_number and (left.number, operator) in ((1, "*"), (0, "+")):
         return other
+    elif operator in ("min", "max") and left is other:
+        return left
     return _once((operator, id(left), id(other)), lambda: Expr(operator=operator, operands=(left, other)), left, other)
 
 

@@ -98,6 +98,7 @@ def test_what_is_known_when_the_kernel_is_written_is_computed_then() -> None:
     assert (ZERO + 1) == ONE
     n = size("n")
     assert n * 1 is n // 1 is ONE * n is n + 0 is n - 0 is ZERO + n is n
+    assert n.at_most(n) is n.at_least(n) is n
 
 
 @given(twins(), st.integers(1, 2**12), st.sampled_from(sorted(OPERATIONS)))
