@@ -8,23 +8,23 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gen.emit.launch import without_comments
 from gen.errors import RunError
 from gen.proof.code import Code, Kernel
 from gen.proof.native import DYNAMIC_SHARED, KINDS, RULES, STATIC_SHARED, DivergentBarrier, Fault
 
 _BARRIER = re.compile(r"\b(?:__syncthreads\w*|__barrier_sync\w*|__cluster_barrier_wait|sync)\s*\(|\bbarrier\.")
 _CALL = re.compile(r"\b(?!(?:if|for|while|switch|return|sizeof)\b)([A-Za-z_]\w*)\s*(?:<[^;(){}]*>\s*)?\(")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?((?:\\\n|[^\n])*)", re.MULTILINE)
 _DEEP = 8  # macros in macros, functions in functions
 
 
 def called_twice(text: str, line: str) -> str | None:
     """A function of the text that a line of it calls more than once, and in which there is a barrier; None without."""
-    plain = _COMMENT.sub(" ", text)
+    plain = without_comments(text)
     macros = {match[1]: match[2].replace("\\\n", " ") for match in _MACRO.finditer(plain)}
     for _ in range(_DEEP):
-        expanded = re.sub(r"\b[A-Za-z_]\w*", lambda word: macros.get(word[0], word[0]), _COMMENT.sub(" ", line))
+        expanded = re.sub(r"\b[A-Za-z_]\w*", lambda word: macros.get(word[0], word[0]), without_comments(line))
         if expanded == line:
             break
         line = expanded

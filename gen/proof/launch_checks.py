@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def resident_blocks(kernel: Kernel, step: Step, limits: Limits) -> int:
         registers=0,
         static_shared_bytes=kernel.shared_bytes,
         dynamic_shared_bytes=step.shared_bytes,
-        threads_per_block=_threads(step.block),
+        threads_per_block=prod(step.block),
     )
     return limits.multiprocessors * max(on_one.blocks, 1)
 
@@ -78,14 +79,10 @@ def check_registers(kernel: str, block: tuple[int, int, int], registers: int) ->
     if registers > MAX_REGISTERS_PER_THREAD:
         raise RunError(kernel, f"must not need over {MAX_REGISTERS_PER_THREAD} registers a thread", registers)
     a_warp = registers_per_warp(registers)
-    warps = -(-_threads(block) // (WARP * PARTITIONS)) * PARTITIONS
+    warps = -(-prod(block) // (WARP * PARTITIONS)) * PARTITIONS
     if a_warp * warps > REGISTERS_PER_BLOCK:
         rule = f"must not need over {REGISTERS_PER_BLOCK} registers a block, and needs {registers} a thread"
         raise RunError(kernel, rule, a_warp * warps)
-
-
-def _threads(block: tuple[int, int, int]) -> int:
-    return block[0] * block[1] * block[2]
 
 
 def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | None = None) -> None:
@@ -98,7 +95,7 @@ def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | No
         registers: of one thread, as the GPU's compiler says; None where it was not asked.
     """
     grid, block, dynamic_bytes = step.grid, step.block, step.shared_bytes
-    threads = block[0] * block[1] * block[2]
+    threads = prod(block)
     if not 1 <= threads <= MAX_THREADS_PER_BLOCK or min(block) < 1 or block[2] > MAX_BLOCK_Z:
         raise RunError(kernel.name, "must be launched with 1 to 1024 threads a block, at most 64 along z", block)
     if kernel.most_threads is not None and threads > kernel.most_threads:
@@ -115,7 +112,7 @@ def check_launch(kernel: Kernel, step: Step, limits: Limits, registers: int | No
         raise RunError(kernel.name, rule, kernel.shared_bytes + dynamic_bytes)
     if registers is not None:
         check_registers(kernel.name, block, registers)
-    blocks = grid[0] * grid[1] * grid[2]
+    blocks = prod(grid)
     if step.cooperative and blocks > (most := resident_blocks(kernel, step, limits)):
         raise RunError(kernel.name, f"must have at most {most} blocks, which run at the same time", blocks)
     _check_cluster(kernel, step, limits)
@@ -130,7 +127,7 @@ def _check_cluster(kernel: Kernel, step: Step, limits: Limits) -> None:
         return
     if not limits.has_clusters:
         raise RunError(kernel.name, "must not be launched in clusters, which begin with sm_90", limits.arch)
-    if step.cluster[0] * step.cluster[1] * step.cluster[2] > MAX_CLUSTER:
+    if prod(step.cluster) > MAX_CLUSTER:
         raise RunError(kernel.name, f"must have at most {MAX_CLUSTER} blocks in a cluster", step.cluster)
     if any(blocks % size for blocks, size in zip(step.grid, step.cluster, strict=True)):
         rule = f"must be launched with a grid of whole clusters of {step.cluster} blocks"

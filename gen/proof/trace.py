@@ -317,31 +317,24 @@ def traffic(kernel: HostKernel, limits: Limits, extents: Extents, model: MemoryM
 
 
 def _access(kernel: str, one: Counted, line: Line, buffer: str) -> Access:
-    counts = (round(getattr(one, name), 3) for name in _SUMS)  # weights are no whole numbers, what they scale is
+    counts = {name: round(getattr(one, name), 3) for name in _SUMS}  # weights are no whole numbers, what they scale is
     return Access(
-        kernel, line.number, line.text, line.called_from, buffer, one.space, one.kind, one.read_only, one.bytes, *counts
-    )
+        one.space, one.kind, one.read_only, one.bytes, **counts,
+        kernel=kernel, line=line.number, source=line.text, called_from=line.called_from, buffer=buffer,
+    )  # fmt: skip
 
 
 def _merged(accesses: Sequence[Access]) -> Iterator[Access]:
     """One for each line, buffer and kind: a compiler makes several places of one."""
-    groups: dict[tuple[object, ...], list[Access]] = {}
+    groups: dict[Access, list[Access]] = {}
     for access in accesses:
-        key = (
-            access.line,
-            access.called_from,
-            access.buffer,
-            access.space,
-            access.kind,
-            access.read_only,
-            access.bytes,
-        )
-        groups.setdefault(key, []).append(access)
+        groups.setdefault(replace(access, **_NO_COUNTS), []).append(access)
     for same in groups.values():
         yield replace(same[0], **{name: sum(getattr(one, name) for one in same) for name in _SUMS})
 
 
 _SUMS = ("requests", "lanes", "sectors", "lines", "block_sectors", "wavefronts", "least_wavefronts")
+_NO_COUNTS: dict[str, Any] = dict.fromkeys(_SUMS, 0.0)
 
 
 class _Memory:

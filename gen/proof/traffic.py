@@ -26,15 +26,10 @@ Kind = Literal["load", "store", "atomic"]
 
 
 @dataclass(frozen=True)
-class Access:
-    """One access in a kernel's text, summed over all warps.
+class Counts:
+    """What accesses of one kind come to, summed over all warps.
 
     Attributes:
-        kernel: the symbol of its kernel.
-        line: of the emitted text, in the innermost function; 0 where it is not known.
-        source: that line.
-        called_from: the line of the kernel that leads there; the same where no function is called.
-        buffer: the operand, scratch buffer or array concerned: `shared` for shared memory.
         read_only: by `__ldg`, through the read-only path of the first-level cache.
         bytes: of one lane.
         requests: of warps.
@@ -47,22 +42,17 @@ class Access:
             of constant memory, one for a request, whose lanes all ask for the same.
     """
 
-    kernel: str
-    line: int
-    source: str
-    called_from: int
-    buffer: str
     space: Space
     kind: Kind
     read_only: bool
     bytes: int
     requests: float
     lanes: float
-    sectors: float = 0
-    lines: float = 0
-    block_sectors: float = 0
-    wavefronts: float = 0
-    least_wavefronts: float = 0
+    sectors: float
+    lines: float
+    block_sectors: float
+    wavefronts: float
+    least_wavefronts: float
 
     @property
     def requested_bytes(self) -> float:
@@ -78,6 +68,33 @@ class Access:
     def conflict_degree(self) -> float:
         """Wavefronts over the least: 1 is free of conflicts, 32 the worst."""
         return self.wavefronts / self.least_wavefronts if self.least_wavefronts else 1.0
+
+
+@dataclass(frozen=True)
+class Counted(Counts):
+    """What one place in the machine code did, by the warps that were run; `address` is that of one access."""
+
+    pc: int
+    address: int
+
+
+@dataclass(frozen=True)
+class Access(Counts):
+    """One access in a kernel's text.
+
+    Attributes:
+        kernel: the symbol of its kernel.
+        line: of the emitted text, in the innermost function; 0 where it is not known.
+        source: that line.
+        called_from: the line of the kernel that leads there; the same where no function is called.
+        buffer: the operand, scratch buffer or array concerned: `shared` for shared memory.
+    """
+
+    kernel: str
+    line: int
+    source: str
+    called_from: int
+    buffer: str
 
 
 @dataclass(frozen=True)
@@ -135,25 +152,6 @@ class Traffic:
 
 
 EVENT: np.dtype[Any] = np.dtype(native.Access)  # one access of one thread
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What one place in the machine code did, by the warps that were run; `Access` says what the numbers are."""
-
-    pc: int
-    address: int  # of one access
-    space: Space
-    kind: Kind
-    read_only: bool
-    bytes: int
-    requests: float
-    lanes: float
-    sectors: float
-    lines: float
-    block_sectors: float
-    wavefronts: float
-    least_wavefronts: float
 
 
 def count(events: Array, weights: Array, model: MemoryModel) -> Iterable[Counted]:

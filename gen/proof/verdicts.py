@@ -21,7 +21,7 @@ from gen.proof.cases import Case, cases_of, edge_cases
 from gen.proof.failures import REFUSED, UNTRIED, Failure, Kept, cases_for
 from gen.proof.host import HostRunner
 from gen.proof.launch_checks import check_registers
-from gen.proof.prover import AdjustableRunner, CasesOf, Proof, prove
+from gen.proof.prover import AdjustableRunner, Proof, prove
 from gen.proof.sampled import far_cases, sampled_cases
 from gen.toolchain.compiled import Compiled
 from gen.workers import Ended, Report, Workers, next_of
@@ -117,22 +117,23 @@ def _of_one_spec(
         return (*first, *edge_cases(made, seed), *last)
 
     for start in range(0, len(variants), VARIANTS_PER_BUILD):
-        yield from _together(runner, variants[start : start + VARIANTS_PER_BUILD], cases)
+        built, refusals = _built(runner, variants[start : start + VARIANTS_PER_BUILD])
+        yield from refusals
+        for proof in prove(runner, built, cases, shrink=True):
+            yield _verdict(runner, proof)
 
 
-def _together(runner: KeepingRunner, variants: Sequence[Variant], cases: CasesOf) -> Iterator[Verdict]:
-    proofs = prove(runner, variants, cases, shrink=True)
-    try:
-        first = next(proofs, None)  # everything is built before it
-    except CompileError as error:
-        verdict = refused(variants, error)
-        yield verdict
-        yield from _together(runner, [made for made in variants if made != verdict.variant], cases)
-        return
-    if first is not None:
-        yield _verdict(runner, first)
-    for proof in proofs:
-        yield _verdict(runner, proof)
+def _built(runner: KeepingRunner, variants: Sequence[Variant]) -> tuple[Sequence[Variant], list[Verdict]]:
+    """The variants that could be built together, or need not be, and the verdicts on the others."""
+    refusals: list[Verdict] = []
+    while True:
+        try:
+            runner.load([made for made in variants if runner.cannot_run(made) is None])
+        except CompileError as error:
+            refusals.append(refused(variants, error))
+            variants = [made for made in variants if made != refusals[-1].variant]
+        else:
+            return variants, refusals
 
 
 def _verdict(runner: KeepingRunner, proof: Proof) -> Verdict:
@@ -214,26 +215,20 @@ class Host:
         try:
             runner = self.runner()
             for start in range(0, len(variants), VARIANTS_PER_BUILD):
-                for made in _built(runner, list(variants[start : start + VARIANTS_PER_BUILD]), found):
+                built, refusals = _built(runner, variants[start : start + VARIANTS_PER_BUILD])
+                for verdict in refusals:
+                    found.put(_done(verdict))
+                for made in built:
                     workers.submit(_prove, made, ended=partial(_ended, made)).add_done_callback(found.put)
         except BaseException as error:  # noqa: BLE001  whatever it is, the thread that waits must hear of it
             failed.set_exception(error)
             found.put(failed)
 
 
-def _built(runner: HostRunner, chunk: list[Variant], found: SimpleQueue[Future[Verdict]]) -> list[Variant]:
-    """The variants that could be built; the verdicts on the others are in the queue."""
-    while True:
-        try:
-            runner.load([made for made in chunk if runner.cannot_run(made) is None])
-        except CompileError as error:
-            verdict = refused(chunk, error)
-            done: Future[Verdict] = Future()
-            done.set_result(verdict)
-            found.put(done)
-            chunk = [made for made in chunk if made != verdict.variant]
-        else:
-            return chunk
+def _done(verdict: Verdict) -> Future[Verdict]:
+    done: Future[Verdict] = Future()
+    done.set_result(verdict)
+    return done
 
 
 def _begin(host: Host, _: Report) -> tuple[Host, HostRunner]:
