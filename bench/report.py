@@ -26,7 +26,7 @@ from gen.errors import GenError, MissingToolError
 from gen.families import FAMILIES
 from gen.families.names import find_spec, variant
 from gen.gpu.timing import Calibration
-from gen.store.trials import Row, Trials
+from gen.store.trials import StoredTrial, Trials
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPARED = (ROOT / "bench" / "h100.json", ROOT / "bench" / "h200.json")
@@ -54,7 +54,7 @@ def comparisons(results: Results) -> Iterator[Compared]:
             yield from compared(cases[key], (row,), about, run.device, run.driver, run.date)
 
 
-def trials(file: Path) -> Iterator[Row]:
+def trials(file: Path) -> Iterator[StoredTrial]:
     """The configurations of a table that gen still has, as trials."""
     device = DEVICES[file.name.partition(".")[0]]
     for (spec_name, shape), space in spaces(file).items():
@@ -69,7 +69,7 @@ def trials(file: Path) -> Iterator[Row]:
                 name = variant(family, spec, one.algorithm, config).name
             except GenError:  # no longer legal
                 continue
-            yield Row(
+            yield StoredTrial(
                 key=f"{device} {spec_name} {shape} {number}", device=device, driver="", compiler="", protocol="cold",
                 spec=spec_name, shape_class=family.shape_class(spec, extents, 16), extents=extents, variant=name,
                 algorithm=one.algorithm, config=config.to_json(), status="ok", times_us=(1000 * one.time_ms,),

@@ -15,7 +15,7 @@ from tempfile import gettempdir
 from typing import Any
 
 import gen
-from gen.compare.row import NONE, OURS, Row, Verdict
+from gen.compare.row import NONE, OURS, Row, WinTieLoss
 from gen.emit.folder import read, write_if_changed
 from gen.errors import GenError, StoreError
 from gen.gpu.timing import METHOD
@@ -24,7 +24,7 @@ SCHEMA = 1
 SAME_KERNEL = 0.05  # two times of ours, in two runs, that differ by no more are taken for those of one kernel
 MATTERS = 0.02  # a relative change of a time that would matter
 CODE = Path(gen.__file__).resolve().parent
-_VERDICTS = (NONE, *(known.value for known in Verdict))
+_VERDICTS = (NONE, *(known.value for known in WinTieLoss))
 
 
 class Change(Enum):

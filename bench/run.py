@@ -26,7 +26,7 @@ from gen.toolchain.farm import CompileFarm, Farm
 from gen.toolchain.nvrtc import Nvrtc
 from gen.tune.device import TuningDevice
 from gen.tune.one_problem import Options
-from gen.tune.outcome import LostError
+from gen.tune.outcome import TuningEndedError
 from gen.tune.search import Climb
 from gen.tune.several_problems import run
 from gen.workers import Report
@@ -81,7 +81,7 @@ class Bench:
             seconds = 0.0 if tune is None else tune(case)
         except (StoreError, MissingToolError):
             raise
-        except LostError as error:
+        except TuningEndedError as error:
             self._end(f"the GPU was lost while {case.name} was tuned", error)
             return []
         except GenError as error:

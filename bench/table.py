@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.results import Results, geometric_mean
-from gen.compare.row import NONE, NOT_OFFERED, OURS, PAIRS, Row, Verdict, digits
+from gen.compare.row import NONE, NOT_OFFERED, OURS, PAIRS, Row, WinTieLoss, digits
 
-_WORST_FIRST = (Verdict.LOSS.value, Verdict.TIE.value, NONE, Verdict.WIN.value)
+_WORST_FIRST = (WinTieLoss.LOSS.value, WinTieLoss.TIE.value, NONE, WinTieLoss.WIN.value)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def lost(all_lines: Sequence[Line]) -> tuple[Loss, ...]:
     found = [
         Loss(line, line.best.peer, line.best.ratio)
         for line in all_lines
-        if line.best is not None and line.best.ratio is not None and line.verdict == Verdict.LOSS.value
+        if line.best is not None and line.best.ratio is not None and line.verdict == WinTieLoss.LOSS.value
     ]
     return tuple(sorted(found, key=lambda loss: loss.ratio))
 
@@ -152,7 +152,7 @@ def _losses_in_short(losses: Sequence[Loss]) -> list[str]:
 
 def _summary_row(family: str, own: Sequence[Line]) -> tuple[str, ...]:
     timed = [line for line in own if line.ours.ours_us is not None]
-    counts = [sum(line.verdict == verdict.value for line in timed) for verdict in Verdict]
+    counts = [sum(line.verdict == verdict.value for line in timed) for verdict in WinTieLoss]
     limits = [line.ours.of_limit for line in timed if line.ours.of_limit]
     best = [line.best.ratio for line in timed if line.best is not None and line.best.ratio]
     torch = [row.ratio for line in timed for row in line.peers if row.peer == "torch" and row.ratio]

@@ -19,7 +19,7 @@ import numpy as np
 
 from gen.errors import ConfigError, GenError
 from gen.export.folder import Compile, _kind, files_of, write
-from gen.export.program import Problem, Program, Target, arrays_of
+from gen.export.program import Program, RandomProblem, Target, arrays_of
 from gen.families.base import WIDEST, Extents, Family, Layout, Operand, Spec, Variant
 from gen.families.extents import dense_strides
 from gen.runtime.arrays import Given, Kind
@@ -64,7 +64,7 @@ def tensor(module: ModuleType, operand: Operand, layout: Layout, address: int) -
     return module._tensor(address, layout.shape, strides, (3 if kind < 0 else kind, 8 * size), 0)
 
 
-def by_library(module: ModuleType, name: str, spec: Spec, target: Target, problem: Problem) -> Said:
+def by_library(module: ModuleType, name: str, spec: Spec, target: Target, problem: RandomProblem) -> Said:
     """What the library launches for a problem on a target."""
     tensors = [
         tensor(module, one, problem.layouts[one.name], (ADDRESS << place) + problem.alignment)
@@ -85,7 +85,7 @@ def by_library(module: ModuleType, name: str, spec: Spec, target: Target, proble
 FAULTS = ("dtype", "axes", "extent", "stride", "address", "overlap")
 
 
-def faulty(draw: Random, spec: Spec, problem: Problem) -> tuple[dict[str, Layout], dict[str, int]]:
+def faulty(draw: Random, spec: Spec, problem: RandomProblem) -> tuple[dict[str, Layout], dict[str, int]]:
     """The arrays of a problem, one of them wrong in one way, and their addresses."""
     operands = arrays_of(spec)
     layouts = dict(problem.layouts)
@@ -158,7 +158,7 @@ def without_advice(words: str) -> str:
     return words.partition("). ")[0].removesuffix(")")
 
 
-def by_gen(family: Family[Any], spec: Spec, chooser: Chooser, target: Target, problem: Problem) -> Said:
+def by_gen(family: Family[Any], spec: Spec, chooser: Chooser, target: Target, problem: RandomProblem) -> Said:
     """What gen launches for it."""
     extents = problem.extents(family, spec)
     large = [one for one in arrays_of(spec) if prod(problem.layouts[one.name].shape) * one.dtype.size > WIDEST]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gen.compare.case import ComparisonCase
-from gen.compare.comparison import Step
+from gen.compare.comparison import ContenderStep
 from gen.compare.gpu import LostError
 from gen.compare.peers.base import Peer
 from gen.compare.process import import_peer
@@ -57,7 +57,7 @@ class FakeProcess:
     lose: frozenset[str] = frozenset()
     processes: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
-    late: dict[str, Step] = field(default_factory=dict)
+    late: dict[str, ContenderStep] = field(default_factory=dict)
     note: str = ""
     seconds: float | None = None
     meanwhile: Callable[[], object] = lambda: None
@@ -101,7 +101,7 @@ class FakeProcess:
     ) -> Ended | LostError | None:
         for name in (OURS, *(peer.name for peer in peers)):
             names = {name, f"{case.name} {name}"}
-            report(Step(name, "timing", caches.value))
+            report(ContenderStep(name, "timing", caches.value))
             if names & self.crash:
                 return Ended("crashed", "the process died of it")
             if names & self.hang:

@@ -25,7 +25,7 @@ from gen.cli.common import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gen.report.ladder import Rung, Step
+    from gen.report.ladder import Rung, RungGain
 
 
 def ladder(
@@ -111,7 +111,7 @@ def ladder(
     output.text(COLUMNS_EXPLAINED)
 
 
-def _row(step: Step, above: str | None) -> tuple[object, ...]:
+def _row(step: RungGain, above: str | None) -> tuple[object, ...]:
     """A row of the table, with the kernel that it is over where that does not stand above it."""
     rung, before = step.rung, step.before
     published = "-" if rung.published is None else f"{rung.published:.2f}x"

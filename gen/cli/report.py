@@ -30,13 +30,13 @@ def report(
     from gen.compare.results import read_compared
     from gen.report.page import page as text_of
     from gen.store.folder import known_specs, stored_calibrations
-    from gen.store.trials import FILE, Row, Trials
+    from gen.store.trials import FILE, StoredTrial, Trials
     from gen.store.winners import all_winners
 
     families, home = families_of(ctx), home_of(results)
     if results is not None and not home.is_dir():
         raise StoreError(str(home), "must be a folder of results", next_step="gen tune makes one on a GPU")
-    rows: tuple[Row, ...] = ()
+    rows: tuple[StoredTrial, ...] = ()
     if (home / FILE).is_file():
         store = Trials(home)
         try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gen.families.base import Family
-    from gen.store.trials import Row
+    from gen.store.trials import StoredTrial
 
 
 LISTED_TRIALS = 20
@@ -124,7 +124,9 @@ def _say_none(place: Path) -> None:
     output.text(f"No trial is recorded in {place}. On a machine with a GPU, gen tune records them.")
 
 
-def _check_target(families: tuple[Family[Any], ...], target: str | None, home: Path, rows: Sequence[Row]) -> None:
+def _check_target(
+    families: tuple[Family[Any], ...], target: str | None, home: Path, rows: Sequence[StoredTrial]
+) -> None:
     """Raises UnknownNameError for what is no name of a family, a spec or a variant, nor of a trial that is there."""
     from gen.families.names import find_spec, unknown
     from gen.store.folder import read_specs
@@ -151,7 +153,7 @@ def _check_status(status: str | None) -> None:
         raise OptionError("--status", "must be one of " + ", ".join(get_args(Status)), status)
 
 
-def _wanted(row: Row, target: str | None, device: str | None, shape: str | None, algorithm: str | None) -> bool:
+def _wanted(row: StoredTrial, target: str | None, device: str | None, shape: str | None, algorithm: str | None) -> bool:
     return (
         (target is None or _of(row, target))
         and (device is None or device.lower() in row.device.lower())
@@ -160,7 +162,7 @@ def _wanted(row: Row, target: str | None, device: str | None, shape: str | None,
     )
 
 
-def _of(row: Row, target: str) -> bool:
+def _of(row: StoredTrial, target: str) -> bool:
     return target in (row.spec, row.variant) or row.spec.startswith(f"{target}_")
 
 
@@ -170,18 +172,18 @@ def _canonical(shape: str) -> str:
     return "x".join(str(extent) for extent in read_shape(shape))
 
 
-def _sizes(row: Row) -> str:
+def _sizes(row: StoredTrial) -> str:
     """The sizes without what only says how rows follow each other."""
     from gen.families.extents import told_extents
 
     return "x".join(map(str, told_extents(row.extents, pitches=False).values()))
 
 
-def _fastest_first(rows: Sequence[Row]) -> list[Row]:
+def _fastest_first(rows: Sequence[StoredTrial]) -> list[StoredTrial]:
     return sorted(rows, key=lambda row: (row.median_us is None, row.median_us, row.variant))
 
 
-def _list(rows: Sequence[Row], limit: int) -> None:
+def _list(rows: Sequence[StoredTrial], limit: int) -> None:
     ordered = _fastest_first(rows)
     lines = [
         (
@@ -200,8 +202,8 @@ def _list(rows: Sequence[Row], limit: int) -> None:
         output.text(f"{len(ordered) - limit} more; --limit shows them.")
 
 
-def _summarise(rows: Sequence[Row]) -> None:
-    groups: dict[tuple[str, str, str], list[Row]] = {}
+def _summarise(rows: Sequence[StoredTrial]) -> None:
+    groups: dict[tuple[str, str, str], list[StoredTrial]] = {}
     for row in rows:
         groups.setdefault((row.device, row.spec, _at(row)), []).append(row)
     lines = []
@@ -221,11 +223,11 @@ def _summarise(rows: Sequence[Row]) -> None:
         output.text("Name a spec to list its trials, fastest first; gen show says which variants were chosen.")
 
 
-def _at(row: Row) -> str:
+def _at(row: StoredTrial) -> str:
     return _sizes(row) + (f" at {row.alignment} bytes" if row.alignment < 16 else "")
 
 
-def _notes(row: Row) -> str:
+def _notes(row: StoredTrial) -> str:
     """What a reader should know of a trial beside its time."""
     notes = [row.reason, f"same code as {row.same_as.partition('__')[2]}" if row.same_as else "", row.throttled]
     notes += [f"beside {other}" for other in row.others]
@@ -237,13 +239,13 @@ def _clean(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _as_json(row: Row) -> dict[str, Any]:
+def _as_json(row: StoredTrial) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {**asdict(row), "median_us": row.median_us}
 
 
-def give(rows: Sequence[Row], place: Path, *, json: bool) -> None:
+def give(rows: Sequence[StoredTrial], place: Path, *, json: bool) -> None:
     """Exports trials to a file of the form that its name says, and says how many."""
     from gen.errors import StoreError
     from gen.store.trial_files import text_of_t4, write_table

@@ -53,7 +53,7 @@ PREPARE_SECONDS, CHECK_SECONDS, TIME_SECONDS = 240.0, 120.0, 120.0
 
 
 @dataclass(frozen=True)
-class Step:
+class ContenderStep:
     """What a contender is at, which may crash or hang.
 
     Attributes:
@@ -80,7 +80,7 @@ class Comparison:
             gpu: where.
             case: what is computed.
             caches: what they hold before a launch.
-            report: is told each `Step` as it begins, with the seconds that it may take, and each `Row`.
+            report: is told each `ContenderStep` as it begins, with the seconds that it may take, and each `Row`.
             checks: makes what checks results.
             short_hot_too: time kernels of under 20 us among many launches as well.
         """
@@ -92,7 +92,7 @@ class Comparison:
         self._checks: Checks | None = None
         self._graphs: list[Graph] = []
         self._clock_note = ""
-        self._step = Step(OURS, "timing")
+        self._step = ContenderStep(OURS, "timing")
         self._warm_up_us = WARM_UP_US
         self._alone: dict[Caches, PairedTimes] = {}
         self._rows: list[Row] = []
@@ -108,7 +108,7 @@ class Comparison:
         row = Row(self._case.family.name, self._case.name, OURS, self._caches.value)
         start = time.monotonic()
         try:
-            self._report(Step(OURS, "loading"), PREPARE_SECONDS)
+            self._report(ContenderStep(OURS, "loading"), PREPARE_SECONDS)
             case = self._case
             kernel = kernel_of(case.family, case.spec, self._gpu.backend, home, case.extents, case.alignment)
             seconds = tuned_seconds + time.monotonic() - start
@@ -134,7 +134,7 @@ class Comparison:
 
     def _check_ours(self, kernel: Kernel) -> str | None:
         """What is wrong with our results, in words."""
-        self._report(Step(OURS, "checking"), CHECK_SECONDS)
+        self._report(ContenderStep(OURS, "checking"), CHECK_SECONDS)
         case, gpu = self._case, self._gpu
         self._inputs = random_inputs(gpu, case, 1)
         self._ours = [ours(kernel, case, self._inputs, gpu) for _ in range(2)]
@@ -176,13 +176,13 @@ class Comparison:
         self._rows = []
         assert self._checks is not None
         try:
-            self._report(Step(peer.name, "getting ready"), PREPARE_SECONDS)
+            self._report(ContenderStep(peer.name, "getting ready"), PREPARE_SECONDS)
             if len(self._inputs) > 1:
                 raise NotOfferedError(peer.name, "is asked here for specs of one input")
             contender = peer.prepare(self._case, self._inputs[0], self._gpu)
             self._gpu.synchronize()
             row = replace(row, seconds=contender.seconds or time.monotonic() - start)
-            self._report(Step(peer.name, "checking"), CHECK_SECONDS)
+            self._report(ContenderStep(peer.name, "checking"), CHECK_SECONDS)
             notes = [contender.note, *self._checks.differences(contender.launch()), self._checks.note]
             wrong = self._checks.wrong(contender, lambda less, inputs: peer.prepare(less, inputs[0], self._gpu))
             row = replace(row, note="; ".join(filter(None, notes)))
@@ -216,7 +216,7 @@ class Comparison:
             self._tell(row, caches, found)
 
     def _begin_timing(self, who: str, caches: Caches) -> None:
-        self._step = Step(who, "timing", caches.value)
+        self._step = ContenderStep(who, "timing", caches.value)
         self._report(self._step, TIME_SECONDS)
 
     def _end(self, contender: Contender | None) -> None:

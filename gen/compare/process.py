@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gen.compare.case import ComparisonCase
-from gen.compare.comparison import PREPARE_SECONDS, Comparison, Step
+from gen.compare.comparison import PREPARE_SECONDS, Comparison, ContenderStep
 from gen.compare.gpu import ComparisonGpu, LostError
 from gen.compare.peers.base import Peer
 from gen.compare.row import CRASHED, HUNG, LEFT_OUT, OURS, TOOK_DOWN, Row
@@ -130,7 +130,7 @@ class Comparisons:
                 remaining.append(peer)
                 continue
             note = f"{LEFT_OUT}it took its process down {MAX_STRIKES} times before in this run"
-            row = self._row(case, Step(peer.name, ""), note)
+            row = self._row(case, ContenderStep(peer.name, ""), note)
             rows[row.key] = row
         while True:
             try:
@@ -152,14 +152,14 @@ class Comparisons:
 
     def _attempt(
         self, case: ComparisonCase, peers: Sequence[Peer], tuned_seconds: float, rows: dict[tuple[str, ...], Row]
-    ) -> tuple[Step, str]:
+    ) -> tuple[ContenderStep, str]:
         """Takes the rows of a case. Gives the last step, and how it took the process down; empty if it did not.
 
         Raises GenError if no process can begin.
         """
-        step = Step(OURS, "beginning")
+        step = ContenderStep(OURS, "beginning")
 
-        def reported(message: Step | Row) -> None:
+        def reported(message: ContenderStep | Row) -> None:
             nonlocal step
             if isinstance(message, Row):
                 rows[message.key] = message
@@ -191,7 +191,7 @@ class Comparisons:
         found: tuple[str, str] = result_of(future)
         return found
 
-    def _row(self, case: ComparisonCase, step: Step, note: str) -> Row:
+    def _row(self, case: ComparisonCase, step: ContenderStep, note: str) -> Row:
         protocol = step.protocol or self._caches.value
         return Row(case.family.name, case.name, step.who, protocol, note=note)
 

@@ -113,7 +113,7 @@ MORE_PAIRS_US, MAX_PAIRS_US = 1e5, 2e6  # more pairs than PAIRS within the first
 PAIRS_PER_CLOCK_CHECK = 20
 
 
-class Verdict(Enum):
+class WinTieLoss(Enum):
     """What an interval of peer / ours says."""
 
     WIN = "WIN"
@@ -178,7 +178,7 @@ def noise(low: float, high: float) -> float:
     return max(abs(low - 1), abs(high - 1))
 
 
-def verdict(low: float, high: float, noise: float) -> Verdict:
+def verdict(low: float, high: float, noise: float) -> WinTieLoss:
     """WIN if all of the interval of peer / ours lies above 1 by more than the noise, LOSS if below, else TIE.
 
     Args:
@@ -186,7 +186,7 @@ def verdict(low: float, high: float, noise: float) -> Verdict:
         high: where it ends.
         noise: how far from 1 that of our kernel against itself reaches, on the same case under the same protocol.
     """
-    return Verdict.WIN if low > 1 + noise else Verdict.LOSS if high < 1 - noise else Verdict.TIE
+    return WinTieLoss.WIN if low > 1 + noise else WinTieLoss.LOSS if high < 1 - noise else WinTieLoss.TIE
 
 
 def pairs_within(pair_us: float) -> int:

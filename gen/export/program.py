@@ -20,7 +20,7 @@ from gen.families.base import WIDEST, Extents, Family, Launch, Layout, Operand, 
 from gen.families.estimates import estimated_us
 from gen.families.extents import PASS_ANOTHER, dense, dense_inputs
 from gen.families.regions import Region, sizes_of
-from gen.runtime.dispatch import Chooser, Row
+from gen.runtime.dispatch import Chooser, ClassVariants
 from gen.store.winners import Winner
 
 MOST_RANK = 3  # of arrays whose rank a spec leaves open
@@ -188,7 +188,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Problem:
+class RandomProblem:
     """Arrays to call a kernel with, at random: the layout of each, and what divides their addresses."""
 
     layouts: Mapping[str, Layout]
@@ -230,7 +230,7 @@ def arrays_of(spec: Spec) -> tuple[Operand, ...]:
 def problems(
     family: Family[Any], spec: Spec, ranks: Sequence[int], count: int, seed: int = 0,
     shapes: Sequence[Sequence[int]] = (),
-) -> Iterator[Problem]:  # fmt: skip
+) -> Iterator[RandomProblem]:  # fmt: skip
     """Random problems: of many sizes, some with gaps after rows, at many alignments; or of these shapes only."""
     draw = random.Random(seed)
     operands = arrays_of(spec)
@@ -251,7 +251,7 @@ def problems(
             continue
         expected = family.layouts(spec, extents)
         given |= {x.name: replace(expected[x.name], alignment=x.dtype.size) for x in operands[1:]}
-        yield Problem(given, stated, max(draw.choice((1, 2, 4, 8, 16, 16, 16)), min(largest, WIDEST)))
+        yield RandomProblem(given, stated, max(draw.choice((1, 2, 4, 8, 16, 16, 16)), min(largest, WIDEST)))
 
 
 def _random_shape(draw: random.Random, rank: int) -> tuple[int, ...]:
@@ -544,7 +544,7 @@ class _Maker:
         return self._trace.tree(found, lambda words: classes.setdefault(words, len(classes)))
 
     def _row(
-        self, target: int, structure: int, place: int, words: str, row: Row, reached: set[str]
+        self, target: int, structure: int, place: int, words: str, row: ClassVariants, reached: set[str]
     ) -> ClassRow:  # fmt: skip
         def candidate(made: Variant) -> Candidate:
             return self._candidate(target, structure, made)

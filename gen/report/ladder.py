@@ -115,7 +115,7 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Step:
+class RungGain:
     """A rung beside the one that it goes on from.
 
     Attributes:
@@ -218,7 +218,7 @@ def looked_at(
     ]
 
 
-def climb(rungs: Sequence[Rung]) -> Iterator[Step]:
+def climb(rungs: Sequence[Rung]) -> Iterator[RungGain]:
     """Every rung with what it gains; rungs without a time are passed over."""
     known: dict[str, Rung] = {}
     began: dict[str, Rung] = {}  # who began, for each that has a time
@@ -230,7 +230,7 @@ def climb(rungs: Sequence[Rung]) -> Iterator[Step]:
             before = None
         first = began.get(before.name) if before else None
         was, start = before and before.gb_per_s, first and first.gb_per_s
-        yield Step(
+        yield RungGain(
             rung,
             before,
             speed / was if speed and was else None,
@@ -303,7 +303,7 @@ def causes(one: Explanation, other: Explanation) -> Iterator[str]:
         yield f"bound by {other.predicted.bound}, no longer by {one.predicted.bound}"
 
 
-def as_json(step: Step) -> dict[str, Any]:
+def as_json(step: RungGain) -> dict[str, Any]:
     """A step as data."""
     rung = step.rung
     return {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gen.compare.results import Compared
     from gen.families.estimates import Demand
     from gen.gpu.timing import Calibration
-    from gen.store.trials import Row
+    from gen.store.trials import StoredTrial
     from gen.store.winners import Winner
 
 OK = "ok"
@@ -59,7 +59,7 @@ class Chosen:
     source: str
     why_not: str
     traffic: str
-    rows: tuple[Row, ...]
+    rows: tuple[StoredTrial, ...]
 
     @property
     def base_over_winner(self) -> str:
@@ -76,7 +76,7 @@ class SearchSpace:
     spec: str
     shape_class: str
     extents: Mapping[str, int]
-    rows: tuple[Row, ...]
+    rows: tuple[StoredTrial, ...]
 
     @property
     def title(self) -> str:
@@ -84,7 +84,7 @@ class SearchSpace:
         return f"{self.spec}, {sizes_in_words(self.extents, pitches=False)}, on {self.device}"
 
     @property
-    def right(self) -> tuple[Row, ...]:
+    def right(self) -> tuple[StoredTrial, ...]:
         """Trials that ran and were right."""
         return tuple(row for row in self.rows if row.status == OK and row.median_us is not None)
 
@@ -95,7 +95,7 @@ class SearchSpace:
         found = {name: tuple(dict.fromkeys(row.config[name] for row in rows if name in row.config)) for name in names}
         return {name: tuple(sorted(values, key=_order)) for name, values in found.items() if len(values) > 1}
 
-    def of_fastest_algorithm(self) -> tuple[Row, ...]:
+    def of_fastest_algorithm(self) -> tuple[StoredTrial, ...]:
         """The right trials of the algorithm to which the fastest belongs."""
         right = self.right
         best = min(right, key=_time, default=None)
@@ -111,7 +111,7 @@ class SearchSpace:
                 yield status, count - sum(n for _, n in said.most_common(MOST_REASONS)), "for other reasons"
 
 
-def _time(row: Row) -> float:
+def _time(row: StoredTrial) -> float:
     return row.median_us or float("inf")
 
 
@@ -128,7 +128,7 @@ class TriedKernel:
     """
 
     name: str
-    row: Row
+    row: StoredTrial
     beside: str
     over: float | None
     demand: Demand | None
@@ -162,9 +162,9 @@ def ladders(
     return tuple(found)
 
 
-def search_spaces(rows: Sequence[Row]) -> tuple[SearchSpace, ...]:
+def search_spaces(rows: Sequence[StoredTrial]) -> tuple[SearchSpace, ...]:
     """The problems of these trials, those with most trials first."""
-    grouped: dict[tuple[str, str, str, str], list[Row]] = {}
+    grouped: dict[tuple[str, str, str, str], list[StoredTrial]] = {}
     for row in rows:
         grouped.setdefault((row.device, row.spec, str(dict(row.extents)), row.protocol), []).append(row)
     found = [
@@ -180,15 +180,15 @@ def _order(value: object) -> tuple[float, str]:
     return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
 
 
-def _ended(row: Row) -> str:
+def _ended(row: StoredTrial) -> str:
     return row.ended
 
 
 def chosen(
-    winners: Sequence[Winner], rows: Sequence[Row], families: Sequence[Family[Any]], known: Known
+    winners: Sequence[Winner], rows: Sequence[StoredTrial], families: Sequence[Family[Any]], known: Known
 ) -> tuple[Chosen, ...]:
     """The winners with their kernels and trials."""
-    by_name: dict[tuple[str, str], list[Row]] = {}
+    by_name: dict[tuple[str, str], list[StoredTrial]] = {}
     for row in rows:
         by_name.setdefault((row.device, row.variant), []).append(row)
     found = []
@@ -225,7 +225,7 @@ def _traffic(made: Variant, extents: Any) -> str:
 
 
 def page(
-    winners: Sequence[Winner], rows: Sequence[Row], calibrations: Sequence[Calibration],
+    winners: Sequence[Winner], rows: Sequence[StoredTrial], calibrations: Sequence[Calibration],
     comparisons: Sequence[Compared], families: Sequence[Family[Any]], known: Known,
 ) -> str:  # fmt: skip
     """The page's text.
@@ -409,7 +409,7 @@ def _stability(space: SearchSpace) -> Any:
     return figure
 
 
-def _marginal(rows: Sequence[Row], name: str, values: Sequence[object]) -> Any:
+def _marginal(rows: Sequence[StoredTrial], name: str, values: Sequence[object]) -> Any:
     figure = _figure(f"{name}, for {rows[0].algorithm}", name, "us")
     for value in values:
         own = [row for row in rows if row.config.get(name) == value]
@@ -422,19 +422,19 @@ def _marginal(rows: Sequence[Row], name: str, values: Sequence[object]) -> Any:
     return figure
 
 
-def _best(rows: Sequence[Row], wanted: Mapping[str, object]) -> float | None:
+def _best(rows: Sequence[StoredTrial], wanted: Mapping[str, object]) -> float | None:
     """The least median of the trials with these values."""
     times = [_time(row) for row in rows if all(row.config.get(name) == value for name, value in wanted.items())]
     return min(times, default=None)
 
 
-def _spread(rows: Sequence[Row], name: str, values: Sequence[object]) -> float:
+def _spread(rows: Sequence[StoredTrial], name: str, values: Sequence[object]) -> float:
     """How much the best time differs between the values of a parameter."""
     best = [time for value in values if (time := _best(rows, {name: value})) is not None]
     return max(best) / min(best) if best else 1.0
 
 
-def _heat_map(rows: Sequence[Row], across: str, up: str, parameters: Mapping[str, Sequence[object]]) -> Any:
+def _heat_map(rows: Sequence[StoredTrial], across: str, up: str, parameters: Mapping[str, Sequence[object]]) -> Any:
     figure = _figure(f"The best us by {across} and {up}", across, up)
     figure.add_heatmap(
         x=[word_of(value) for value in parameters[across]], y=[word_of(value) for value in parameters[up]],

@@ -80,7 +80,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Row:
+class ClassVariants:
     """All that a shape class may get.
 
     Attributes:
@@ -225,7 +225,7 @@ class Chooser:
             remembered[place] = choice
         return choice
 
-    def row(self, shape_class: str) -> Row:
+    def row(self, shape_class: str) -> ClassVariants:
         """What `choose` chooses among in a shape class, for those who choose elsewhere: an exported library."""
         winners, others = self._winners.get(shape_class, []), tuple(self._others(shape_class))
         parts = []
@@ -240,7 +240,7 @@ class Chooser:
                     winner is not None and came_later(winner, others[0]),
                 )
             )  # fmt: skip
-        return Row(tuple(parts), others, self._base(shape_class), self.family.first_stays(shape_class))
+        return ClassVariants(tuple(parts), others, self._base(shape_class), self.family.first_stays(shape_class))
 
     def first_estimated(self, shape_class: str, extents: Extents, alignment: int) -> Variant | None:
         """Of what is often fast, the first whose time is estimated: beside it the others must be much faster."""

@@ -51,7 +51,7 @@ RIM_PART = 32  # a rank computes at most this part of its own cells once more at
 # What a phase takes beside its steps, and the operations of a device on elements of one byte: those that choose well of
 # what bench/devices-steps-h100.json has measured.
 PHASE_US, OPERATIONS_PER_US = 20.0, 2e7
-MOST_LAYOUTS, MOST_CALLS = 8, 1024  # that are remembered
+MOST_DECOMPOSITIONS, MOST_CALLS = 8, 1024  # that are remembered
 GRAPH_FROM = 4  # phases of a call from which on it is replayed as a graph, if it is repeated
 GRAPH_BYTES = 1 << 28  # of a rank's cells, at most: more take longer than the host, and a graph has own scratch
 MOST_GRAPHS, MOST_SEEN = 4, 256  # that a kernel captures, and calls that it remembers to have been made
@@ -111,7 +111,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Decomposition:
     """A domain as the ranks share it.
 
     Attributes:
@@ -196,7 +196,7 @@ class ShardedKernel(Scattering):
         super().__init__(name, devices, spec.dtype, _checked_grid(spec, len(devices), grid), spec.axes, processes)
         self._most = most_steps(spec, self.grid)
         self.steps_per_exchange = _checked_steps(steps_per_exchange, self._most)
-        self._layouts: dict[tuple[Cuts, int], Layout] = {}
+        self._decompositions: dict[tuple[Cuts, int], Decomposition] = {}
         self._calls: dict[Hashable, Callable[[int], None]] = {}
         self._spare: Arrays = ()  # between inputs and outputs, kept from call to call
         self.replays = True
@@ -263,22 +263,22 @@ class ShardedKernel(Scattering):
         large = size * max(prod(extents_of_box(held.box)) for held in inputs[0].held) > GRAPH_BYTES
         if not self.replays or not self.is_captured or large or not steps:
             return None
-        layout = self._layout_of(cuts, steps)
-        if steps < GRAPH_FROM * layout.steps:
+        decomposition = self._decomposition_of(cuts, steps)
+        if steps < GRAPH_FROM * decomposition.steps:
             return None
         addresses = tuple(held.address for array in (*inputs, *outs) for held in array.held)
-        key = cuts, steps, layout.steps, addresses, tuple(values.items())
-        return self._graphs.of(key, lambda: self._captured(layout, inputs, outs, steps, values))
+        key = cuts, steps, decomposition.steps, addresses, tuple(values.items())
+        return self._graphs.of(key, lambda: self._captured(decomposition, inputs, outs, steps, values))
 
     def _captured(
-        self, layout: Layout, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]
+        self, decomposition: Decomposition, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes]
     ) -> Graph | None:  # fmt: skip
         """The graph of a call that was made before, so that its memory is there; None if the driver takes none."""
-        layout.forget()
+        decomposition.forget()
         try:
             return self.captured(lambda: self._run(inputs, outs, steps, values, {}))
         finally:
-            layout.forget()
+            decomposition.forget()
 
     def _run(
         self, inputs: Arrays, outs: Arrays, steps: int, values: Mapping[str, bytes], hosts: Mapping[str, Array]
@@ -290,88 +290,88 @@ class ShardedKernel(Scattering):
                     for array, out in zip(inputs, outs, strict=False) if rank.here else ():
                         one, other = array.held[number], out.held[number]
                         rank.device.copy_to(rank.device, one.rows(one.box), other.rows(one.box), rank.main.handle)
-        layout = self._layout_of(inputs[0].cuts, max(steps, 1))
+        decomposition = self._decomposition_of(inputs[0].cuts, max(steps, 1))
         points = None
         if hosts and isinstance(self._spec, SystemSpec):
-            points = Points(self._spec, self.ranks, layout.shares, inputs[0].shape, hosts, steps)
-        phases = -(-steps // layout.steps)
+            points = Points(self._spec, self.ranks, decomposition.shares, inputs[0].shape, hosts, steps)
+        phases = -(-steps // decomposition.steps)
         traces = () if points is None else points.traces
         if phases == 0:
             return traces
         targets = [outs] if phases == 1 else [outs, self._spare_of(outs)]
-        self._begin(layout)
-        self._send(layout, inputs)
+        self._begin(decomposition)
+        self._send(decomposition, inputs)
         sources = inputs
         for phase in range(phases):
             target = targets[(phases - 1 - phase) % 2]
             fresh = len(inputs) if phase == 0 else len(outs)  # coefficients stay where they came in the first phase
-            first = phase * layout.steps
-            call = _Call(sources, target, first, min(layout.steps, steps - first), values, fresh, points)
-            self._compute(layout, call)
+            first = phase * decomposition.steps
+            call = _Call(sources, target, first, min(decomposition.steps, steps - first), values, fresh, points)
+            self._compute(decomposition, call)
             if phase < phases - 1:
-                self._send(layout, None)
+                self._send(decomposition, None)
             sources = (*target, *inputs[len(outs) :])
         return traces
 
-    def _begin(self, layout: Layout) -> None:
+    def _begin(self, decomposition: Decomposition) -> None:
         """Puts rims after what the main streams were given before, such as the input's content."""
-        for rank, progress in zip(self.ranks, layout.progress, strict=True):
+        for rank, progress in zip(self.ranks, decomposition.progress, strict=True):
             with rank.current():
                 progress.written = rank.device.mark(rank.main.handle)
                 rank.device.wait_for(rank.rim.handle, progress.written)
 
-    def _send(self, layout: Layout, inputs: Arrays | None) -> None:
+    def _send(self, decomposition: Decomposition, inputs: Arrays | None) -> None:
         """Sends what rims of others need: of arrays, or, if None, of what the rims have computed."""
         with self.together():
-            for number, (rank, sendings) in enumerate(zip(self.ranks, layout.sendings, strict=True)):
+            for number, (rank, sendings) in enumerate(zip(self.ranks, decomposition.sendings, strict=True)):
                 with rank.current():
                     stream = rank.rim.handle
                     for other in {sending.to: None for sending in sendings}:
-                        read_by_other = layout.progress[other].read
+                        read_by_other = decomposition.progress[other].read
                         if read_by_other is not None:
                             rank.device.wait_for(stream, read_by_other)
                     for sending in sendings:
                         rows = inputs[sending.field].held[number].rows(sending.cells) if inputs else sending.computed
                         if rows is not None:
                             self.copy(number, sending.to, rows, sending.target, stream)
-        for rank, progress in zip(self.ranks, layout.progress, strict=True):
+        for rank, progress in zip(self.ranks, decomposition.progress, strict=True):
             with rank.current():
                 progress.sent = rank.device.mark(rank.rim.handle)
 
-    def _compute(self, layout: Layout, call: _Call) -> None:
-        for number, (rank, share) in enumerate(zip(self.ranks, layout.shares, strict=True)):
+    def _compute(self, decomposition: Decomposition, call: _Call) -> None:
+        for number, (rank, share) in enumerate(zip(self.ranks, decomposition.shares, strict=True)):
             if not rank.here:
                 continue
             with rank.current():
-                self._compute_rims(layout, number, call)
+                self._compute_rims(decomposition, number, call)
                 if share.inside is not None:
                     sources, targets = (_held(arrays, number) for arrays in (call.sources, call.targets))
                     self._queue(number, None, sources, targets, call)
-                self._keep_rims(layout, number, call.targets)
+                self._keep_rims(decomposition, number, call.targets)
 
-    def _compute_rims(self, layout: Layout, number: int, call: _Call) -> None:
-        rank, progress = self.ranks[number], layout.progress[number]
+    def _compute_rims(self, decomposition: Decomposition, number: int, call: _Call) -> None:
+        rank, progress = self.ranks[number], decomposition.progress[number]
         stream = rank.rim.handle
-        for owner in sorted(layout.shares[number].owners):
-            _wait_for(rank, stream, layout.progress[owner].sent)
+        for owner in sorted(decomposition.shares[number].owners):
+            _wait_for(rank, stream, decomposition.progress[owner].sent)
         _wait_for(rank, stream, progress.written)
-        for rim in layout.rims[number]:
+        for rim in decomposition.rims[number]:
             for piece in rim.part.own:
                 for array, before in zip(call.sources[: call.fresh], rim.before, strict=False):
                     rows = array.held[number].rows(piece.cells), before.rows(piece.cells)
                     rank.device.copy_to(rank.device, *rows, stream)
-        for rim in layout.rims[number]:
+        for rim in decomposition.rims[number]:
             self._queue(number, rim.part, rim.before, rim.after, call)
         progress.read = rank.device.mark(stream)
 
-    def _keep_rims(self, layout: Layout, number: int, targets: Arrays) -> None:
+    def _keep_rims(self, decomposition: Decomposition, number: int, targets: Arrays) -> None:
         """Copies the computed rims to the arrays, over what the inside has left there, which is wrong.
 
         So all that others have sent, and all that this rank has computed, comes before what its main stream does next.
         """
-        rank, progress = self.ranks[number], layout.progress[number]
+        rank, progress = self.ranks[number], decomposition.progress[number]
         _wait_for(rank, rank.main.handle, progress.read)
-        for rim in layout.rims[number]:
+        for rim in decomposition.rims[number]:
             for array, after in zip(targets, rim.after, strict=True):
                 rows = after.rows(rim.part.valid), array.held[number].rows(rim.part.valid)
                 rank.device.copy_to(rank.device, *rows, rank.main.handle)
@@ -397,14 +397,14 @@ class ShardedKernel(Scattering):
                 self._calls[key] = queue
         queue((rank.main if rim is None else rank.rim).handle)
 
-    def _layout_of(self, cuts: Cuts, steps: int) -> Layout:
+    def _decomposition_of(self, cuts: Cuts, steps: int) -> Decomposition:
         wanted = self.steps_per_exchange or self.steps_chosen(cuts, steps)
         key = cuts, min(wanted, steps, self._most or wanted)
-        if key not in self._layouts:
-            if len(self._layouts) >= MOST_LAYOUTS:
+        if key not in self._decompositions:
+            if len(self._decompositions) >= MOST_DECOMPOSITIONS:
                 self.forget_unused()
-            self._layouts[key] = self._made_layout(*key)
-        return self._layouts[key]
+            self._decompositions[key] = self._made_decomposition(*key)
+        return self._decompositions[key]
 
     def steps_chosen(self, cuts: Cuts, steps: int) -> int:
         """Steps of a phase where nobody says how many: `cuts` are those of the array, `steps` those of the call."""
@@ -412,7 +412,7 @@ class ShardedKernel(Scattering):
             return steps
         return steps_that_pay(self._spec, cuts, self._most, min(steps, STEPS_OF_PHASES[0]))
 
-    def _made_layout(self, cuts: Cuts, steps: int) -> Layout:
+    def _made_decomposition(self, cuts: Cuts, steps: int) -> Decomposition:
         shares = shares_of(self._spec, cuts, steps)
         rims = tuple(
             tuple(self._made_rim(rank, part) for part in share.rims)
@@ -424,7 +424,7 @@ class ShardedKernel(Scattering):
                 for piece in rim.part.others:
                     sendings[piece.owner] += _sendings(other, piece, rim, rims[piece.owner])
         progress = tuple(Progress() for _ in shares)
-        return Layout(steps, shares, rims, tuple(map(tuple, sendings)), progress)
+        return Decomposition(steps, shares, rims, tuple(map(tuple, sendings)), progress)
 
     def _made_rim(self, rank: Rank, part: Part) -> Rim:
         size, inputs = self._spec.dtype.size, len(self.inputs)
@@ -444,7 +444,7 @@ class ShardedKernel(Scattering):
 
     @override
     def forget(self) -> None:
-        self._layouts.clear()
+        self._decompositions.clear()
         self._calls.clear()
         self._spare = ()
         self._graphs.forget()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gen.store.trials import Row, Status
+from gen.store.trials import Status, StoredTrial
 
 T4_VERSION = "1.0.0"
 _INVALIDITY: dict[Status, str] = {
@@ -26,13 +26,13 @@ _MEASURED = (
 _UNITS = {"registers": "registers", "spill_bytes": "B", "shared_bytes": "B", "alignment": "B", "sm_mhz": "MHz"}
 
 
-def text_of_t4(rows: Iterable[Row]) -> str:
+def text_of_t4(rows: Iterable[StoredTrial]) -> str:
     """The rows as a T4 results file, one result a line."""
     lines = ",\n".join(f"    {json.dumps(_result(row), allow_nan=False)}" for row in rows)
     return f'{{\n  "schema_version": "{T4_VERSION}",\n  "results": [\n{lines}\n  ]\n}}\n'
 
 
-def _result(row: Row) -> dict[str, Any]:
+def _result(row: StoredTrial) -> dict[str, Any]:
     columns = row.columns()
     measurements: list[dict[str, Any]] = []
     if row.median_us is not None:
@@ -57,7 +57,7 @@ def _result(row: Row) -> dict[str, Any]:
 FIRST_COLUMNS, LAST_COLUMNS = ("spec", "shape", "algorithm"), ("time_ms", "compile_ms")
 
 
-def table_of(rows: Iterable[Row]) -> str:
+def table_of(rows: Iterable[StoredTrial]) -> str:
     """The rows as CSV, sorted, so that the same trials give the same text."""
     found = sorted(rows, key=lambda row: (row.spec, shape_of(row), row.algorithm, _words(row)))
     names = sorted({name for row in found for name in row.config})
@@ -71,19 +71,19 @@ def table_of(rows: Iterable[Row]) -> str:
     return text.getvalue()
 
 
-def write_table(place: Path, rows: Iterable[Row]) -> None:
+def write_table(place: Path, rows: Iterable[StoredTrial]) -> None:
     """Writes the rows as CSV; compressed, and the same for the same rows, where the name ends in `.gz`."""
     content = table_of(rows).encode()
     place.write_bytes(gzip.compress(content, mtime=0) if place.suffix == ".gz" else content)
 
 
-def shape_of(row: Row) -> str:
+def shape_of(row: StoredTrial) -> str:
     """A problem's sizes in a table's cell."""
     sizes = dict(row.extents) | ({} if row.alignment == 16 else {"alignment": row.alignment})
     return " ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
 
 
-def _words(row: Row) -> str:
+def _words(row: StoredTrial) -> str:
     return " ".join(f"{name}={_word(row.config[name])}" for name in sorted(row.config))
 
 

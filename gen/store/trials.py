@@ -110,7 +110,7 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class StoredTrial:
     """A trial as it is kept.
 
     Attributes:
@@ -165,7 +165,7 @@ class Row:
         return found
 
     @classmethod
-    def read(cls, row: sqlite3.Row) -> Row | None:
+    def read(cls, row: sqlite3.Row) -> StoredTrial | None:
         """The inverse of `columns`; None if a hand has been at it."""
         values: dict[str, Any] = {}
         for one in fields(cls):
@@ -186,7 +186,7 @@ class Row:
 def table() -> dict[str, str]:
     """The columns of the table by name, as SQL."""
     found = {"median_us": "REAL"}
-    for one in fields(Row):
+    for one in fields(StoredTrial):
         kind = _kind(one)
         sql = f"{'TEXT' if kind == 'JSON' else kind} NOT NULL"
         if one.name == "key":
@@ -239,7 +239,7 @@ def _refuse(constant: str) -> Any:
     raise ValueError(constant)  # NaN and the infinities: no JSON
 
 
-_TYPES = {name: str if type_ is Status else type_ for name, type_ in get_type_hints(Row).items()}
+_TYPES = {name: str if type_ is Status else type_ for name, type_ in get_type_hints(StoredTrial).items()}
 
 
 _log = logging.getLogger(__name__)
@@ -306,7 +306,7 @@ class Trials:
         """Writes one trial, over an earlier one of the same key."""
         variant = trial.variant
         self._write(
-            Row(
+            StoredTrial(
                 key=key(setting, problem, text),
                 device=setting.device,
                 driver=setting.driver,
@@ -327,7 +327,7 @@ class Trials:
             "REPLACE",
         )
 
-    def add(self, rows: Iterable[Row]) -> int:
+    def add(self, rows: Iterable[StoredTrial]) -> int:
         """Takes rows from elsewhere, all or none, but for those whose key is there; returns how many it took."""
         before = self.count()
         with self._together():
@@ -335,12 +335,12 @@ class Trials:
                 self._write(row, "IGNORE")
         return self.count() - before
 
-    def rows(self, **wanted: str) -> Iterator[Row]:
+    def rows(self, **wanted: str) -> Iterator[StoredTrial]:
         """Every row that has these values in these columns, as they were recorded; a torn one is left out."""
         where = " AND ".join(f"{column} = ?" for column in wanted) or "TRUE"
         try:
             for found in self._base.execute(f"SELECT * FROM trials WHERE {where} ORDER BY rowid", (*wanted.values(),)):
-                row = Row.read(found)
+                row = StoredTrial.read(found)
                 if row is not None:
                     yield row
         except sqlite3.DatabaseError as error:
@@ -354,7 +354,7 @@ class Trials:
             raise self._unreadable(error) from error
         if row is None:
             return None
-        found = Row.read(row)
+        found = StoredTrial.read(row)
         if found is None:
             _log.warning("%s holds a trial of %s that gen did not write: it is measured anew", self._path, variant.name)
             return None
@@ -389,7 +389,7 @@ class Trials:
         with holding(self._lock):
             self._base.close()
 
-    def _write(self, row: Row, conflict: str) -> None:
+    def _write(self, row: StoredTrial, conflict: str) -> None:
         values = row.columns()
         places = ", ".join("?" * len(values))
         try:

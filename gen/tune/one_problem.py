@@ -18,7 +18,7 @@ from gen.gpu.timing import LATENCY_US, METHOD
 from gen.store.trials import Problem, Setting, Trial, Trials
 from gen.toolchain.farm import Farm
 from gen.tune.device import Session, TuningDevice
-from gen.tune.outcome import Interrupted, LostError, Outcome, is_callers_time, outcome_of, tried_as
+from gen.tune.outcome import Interrupted, Outcome, TuningEndedError, is_callers_time, outcome_of, tried_as
 from gen.tune.pipeline import MAX_READY_VARIANTS, RETRIED_STATUSES, Attempts, Sources, why_unable
 from gen.tune.prune import RULES, Pruning
 from gen.tune.race import FINALISTS, FIRST_HEAT_VARIANTS, Finals, finals, halve, halve_short
@@ -86,7 +86,7 @@ def tune(
     Raises:
         CompileError: base does not compile.
         RunError: base is wrong.
-        LostError: the GPU answers no more; holds the outcome so far.
+        TuningEndedError: the GPU answers no more; holds the outcome so far.
         Interrupted: Ctrl-C; holds the outcome so far.
     """
     start = time.monotonic()
@@ -128,7 +128,7 @@ def tune(
         opening = session.ready()
         if not opening.done() or opening.exception() is not None:  # base is wrong, and nothing that was held against it
             raise
-        raise LostError(error, outcome([], Finals({}, settled=False), search.left)) from error
+        raise TuningEndedError(error, outcome([], Finals({}, settled=False), search.left)) from error
     finally:
         session.close()
 

@@ -68,7 +68,7 @@ class Outcome:
         return sum(trial.status not in ("infeasible", "pruned") for trial in self.trials)
 
 
-class LostError(RunError):
+class TuningEndedError(RunError):
     """The GPU gave up while a problem was tuned; `outcome` is what it came to by then."""
 
     def __init__(self, error: RunError, outcome: Outcome) -> None:

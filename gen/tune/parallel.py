@@ -29,7 +29,7 @@ from gen.store.winners import check_unlocked
 from gen.toolchain.compiled import Compiler
 from gen.toolchain.farm import CompileFarm
 from gen.tune.one_problem import Options
-from gen.tune.outcome import Interrupted, LostError, Outcome
+from gen.tune.outcome import Interrupted, Outcome, TuningEndedError
 from gen.tune.pipeline import Sources
 from gen.tune.pool import DevicePool, PooledDevice
 from gen.tune.several_problems import Run, run, weights_of
@@ -121,7 +121,7 @@ class _State:
             return _Answer(stopped.outcome)
         except KeyboardInterrupt:
             return _Answer()
-        except LostError as error:
+        except TuningEndedError as error:
             return _Answer(error.outcome, error=error, lost=True)
         except GenError as error:
             return _Answer(error=error, lost=not self._answers(order.problem))

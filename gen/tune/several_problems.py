@@ -27,7 +27,7 @@ from gen.store.winners import (
 from gen.toolchain.farm import Farm
 from gen.tune.device import TuningDevice
 from gen.tune.one_problem import Options, to_come, tune
-from gen.tune.outcome import Interrupted, LostError, Outcome, displaces, winner_of
+from gen.tune.outcome import Interrupted, Outcome, TuningEndedError, displaces, winner_of
 from gen.tune.pipeline import Sources
 
 PROBLEM_OVERHEAD_VARIANTS = 150  # variants that could be tried while a problem is made ready and its finals are held
@@ -120,7 +120,7 @@ def run(
                     problem, device, farm, trials, incumbent=incumbent, deadline=deadline, latest=latest,
                     options=options, sources=sources, upcoming=upcoming, tick=partial(tick, problem),
                 )  # fmt: skip
-            except (Interrupted, LostError) as ended:
+            except (Interrupted, TuningEndedError) as ended:
                 keep(ended.outcome, incumbent)
                 raise
             outcomes.append(outcome)

@@ -15,7 +15,7 @@ from bench.peers import PEERS
 from bench.stencils import checks_of, exact
 from gen.compare.case import ComparisonCase
 from gen.compare.checks import Checks
-from gen.compare.comparison import Comparison, Step
+from gen.compare.comparison import Comparison, ContenderStep
 from gen.compare.peers import find_peers
 from gen.compare.peers.base import Contender
 from gen.compare.row import OURS, Row
@@ -60,9 +60,9 @@ def gpu(instruments: Instruments, compiler: Nvrtc, tmp_path_factory: pytest.Temp
 
 
 def rows_of(gpu: BenchGpu, case: ComparisonCase, home: Path, *peers: str) -> list[Row]:
-    told: list[Step | Row] = []
+    told: list[ContenderStep | Row] = []
 
-    def report(message: Step | Row, seconds: float | None = None) -> None:  # noqa: ARG001  as it is called
+    def report(message: ContenderStep | Row, seconds: float | None = None) -> None:  # noqa: ARG001  as it is called
         told.append(message)
 
     Comparison(gpu, case, Protocol.COLD, report, checks_of).run(find_peers(peers, PEERS), home)

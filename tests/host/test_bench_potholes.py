@@ -18,7 +18,7 @@ from bench.potholes_by_model import estimated
 from bench.random_cases import RandomCase, random_cases
 from gen.arch import DEFAULT_ARCH, Limits
 from gen.compare import comparison
-from gen.compare.comparison import Step
+from gen.compare.comparison import ContenderStep
 from gen.compare.process import Comparisons
 from gen.compare.row import OURS, WRONG, Row
 from gen.errors import GenError, StoreError
@@ -141,7 +141,7 @@ def _libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 def rows_of(case: RandomCase, home: Path, *more: Any) -> list[Row]:
     rows: list[Row] = []
 
-    def report(message: Step | Row, seconds: float | None = None) -> None:  # noqa: ARG001
+    def report(message: ContenderStep | Row, seconds: float | None = None) -> None:  # noqa: ARG001
         if isinstance(message, Row):
             rows.append(message)
 

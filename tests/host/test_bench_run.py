@@ -18,7 +18,7 @@ from gen.families import FAMILIES
 from gen.families.regions import sizes_of
 from gen.gpu.timing import Protocol
 from gen.store.winners import read_winners
-from gen.tune.outcome import LostError
+from gen.tune.outcome import TuningEndedError
 from gen.tune.search import Space
 from tests.fake_process import FakePeer, FakeProcess
 from tests.fake_tuning import FakeFarm, FakeTuningDevice
@@ -62,7 +62,7 @@ def test_a_gpu_that_is_lost_while_a_case_is_tuned_ends_the_run_and_breaks_no_row
 
     def tune_one(case: ComparisonCase) -> float:
         if case == CASES[1]:
-            raise LostError(RunError("The GPU", "answers no more"), outcome)
+            raise TuningEndedError(RunError("The GPU", "answers no more"), outcome)
         return 1.0
 
     rows, bench = rows_of(FakeProcess(), tune=tune_one)

@@ -17,7 +17,7 @@ from bench.peers import PEERS
 from bench.stencils import checks_of
 from gen.compare import comparison
 from gen.compare.case import ComparisonCase
-from gen.compare.comparison import Comparison, Step, in_parts
+from gen.compare.comparison import Comparison, ContenderStep, in_parts
 from gen.compare.gpu import LostError
 from gen.compare.peers import find_peers
 from gen.compare.peers.base import MAX_PLACES, Contender, NotOfferedError, Peer, SharedArray
@@ -95,12 +95,12 @@ def home(tmp_path: Path) -> Path:
 def run(
     home: Path, case: ComparisonCase, *peers: Peer, gpu: FakeGpu | None = None, protocol: Protocol = Protocol.COLD,
     tuned_seconds: float = 0.0,
-) -> tuple[list[Row], list[tuple[Step, float]]]:  # fmt: skip
+) -> tuple[list[Row], list[tuple[ContenderStep, float]]]:  # fmt: skip
     """The rows of a case, and every step with the seconds that it may take."""
     rows: list[Row] = []
-    steps: list[tuple[Step, float]] = []
+    steps: list[tuple[ContenderStep, float]] = []
 
-    def report(message: Step | Row, seconds: float | None = None) -> None:
+    def report(message: ContenderStep | Row, seconds: float | None = None) -> None:
         if isinstance(message, Row):
             rows.append(message)
         else:

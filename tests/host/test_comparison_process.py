@@ -13,7 +13,7 @@ import pytest
 
 from bench.cases import reduce
 from gen.compare.case import ComparisonCase
-from gen.compare.comparison import Step
+from gen.compare.comparison import ContenderStep
 from gen.compare.gpu import LostError
 from gen.compare.peers.base import Peer
 from gen.compare.process import (
@@ -79,13 +79,13 @@ def test_our_own_crash_is_a_row_and_the_next_case_has_its_turn() -> None:
 
 @pytest.mark.parametrize("who", [OURS, "torch"])
 def test_a_crash_under_another_protocol_leaves_what_was_timed_under_this_one(who: str) -> None:
-    rows, _ = rows_of(FakeProcess(late={who: Step(who, "timing", "hot")}), CASES[:1])
+    rows, _ = rows_of(FakeProcess(late={who: ContenderStep(who, "timing", "hot")}), CASES[:1])
     assert (rows[FIRST, who, "cold"].verdict, rows[FIRST, who, "cold"].note) == ("WIN", "")
     assert rows[FIRST, who, "hot"].note == "crashed while timing: the process died of it"
 
 
 def test_a_crash_after_it_was_timed_is_a_note() -> None:
-    rows, _ = rows_of(FakeProcess(late={"torch": Step("torch", "timing", "cold")}), CASES[:1])
+    rows, _ = rows_of(FakeProcess(late={"torch": ContenderStep("torch", "timing", "cold")}), CASES[:1])
     row = rows[FIRST, "torch", "cold"]
     assert (row.verdict, row.note) == ("WIN", "crashed while timing: the process died of it")
     assert rows[FIRST, "cub", "cold"].verdict == "WIN"
@@ -172,7 +172,7 @@ def misbehaves(
 ) -> None:
     """A job that prints, crashes and hangs."""
     for name in (OURS, *(peer.name for peer in peers)):
-        report(Step(name, "timing"), 1.0)
+        report(ContenderStep(name, "timing"), 1.0)
         os.write(1, b"a library's own words\n")
         if name == "cub":
             os.kill(os.getpid(), signal.SIGSEGV)

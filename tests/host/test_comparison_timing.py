@@ -16,7 +16,7 @@ from gen.compare.row import (
     PAIRS,
     PAIRS_PER_BLOCK,
     PairedTimes,
-    Verdict,
+    WinTieLoss,
     abba,
     block_size,
     interval,
@@ -28,7 +28,7 @@ from gen.compare.row import (
 )
 
 
-def verdict_of(found: PairedTimes, noise: float) -> Verdict:
+def verdict_of(found: PairedTimes, noise: float) -> WinTieLoss:
     return verdict(found.ratio.low, found.ratio.high, noise)
 
 
@@ -55,9 +55,9 @@ def test_times_are_told_apart_by_their_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "expected"), [(1.05, Verdict.WIN), (1.0, Verdict.TIE), (0.95, Verdict.LOSS)]
+    ("factor", "expected"), [(1.05, WinTieLoss.WIN), (1.0, WinTieLoss.TIE), (0.95, WinTieLoss.LOSS)]
 )  # fmt: skip
-def test_a_difference_beyond_the_noise_is_found(factor: float, expected: Verdict) -> None:
+def test_a_difference_beyond_the_noise_is_found(factor: float, expected: WinTieLoss) -> None:
     random = np.random.default_rng(5)
     ours, peer = (100 * (1 + 0.02 * random.standard_normal(60)) for _ in range(2))
     found = paired(times_of(ours, factor * peer))
@@ -68,7 +68,7 @@ def test_a_difference_beyond_the_noise_is_found(factor: float, expected: Verdict
 def test_drift_cancels_where_turns_change_sides() -> None:
     drift = np.linspace(1, 1.5, 120)  # the device slows down by half
     pure = [100 * slower for slower in drift]
-    assert verdict_of(paired(pure), 1e-4) is Verdict.TIE
+    assert verdict_of(paired(pure), 1e-4) is WinTieLoss.TIE
     assert paired(pure).ratio.center == pytest.approx(1, abs=0.01)
 
 
@@ -90,17 +90,27 @@ def test_an_interval_holds_its_ratio_nineteen_times_in_twenty() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(1.001, 1.1, Verdict.WIN), (1.0, 1.1, Verdict.TIE), (0.9, 1.0, Verdict.TIE), (0.9, 0.999, Verdict.LOSS)],
+    [
+        (1.001, 1.1, WinTieLoss.WIN),
+        (1.0, 1.1, WinTieLoss.TIE),
+        (0.9, 1.0, WinTieLoss.TIE),
+        (0.9, 0.999, WinTieLoss.LOSS),
+    ],
 )
-def test_a_verdict_is_of_the_interval_alone(low: float, high: float, expected: Verdict) -> None:
+def test_a_verdict_is_of_the_interval_alone(low: float, high: float, expected: WinTieLoss) -> None:
     assert verdict(low, high, 0.0) is expected
 
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(1.03, 1.1, Verdict.TIE), (1.04, 1.1, Verdict.WIN), (0.9, 0.97, Verdict.TIE), (0.9, 0.96, Verdict.LOSS)],
+    [
+        (1.03, 1.1, WinTieLoss.TIE),
+        (1.04, 1.1, WinTieLoss.WIN),
+        (0.9, 0.97, WinTieLoss.TIE),
+        (0.9, 0.96, WinTieLoss.LOSS),
+    ],
 )
-def test_what_our_kernel_differs_from_itself_by_decides_nothing(low: float, high: float, expected: Verdict) -> None:
+def test_what_our_kernel_differs_from_itself_by_decides_nothing(low: float, high: float, expected: WinTieLoss) -> None:
     assert verdict(low, high, noise(0.99, 1.035)) is expected
     assert verdict(low, high, noise(0.965, 0.99)) is expected
 

@@ -23,8 +23,8 @@ from gen.export import trace
 from gen.export.folder import check_folder, check_name, files_of
 from gen.export.program import (
     MOST_RANK,
-    Problem,
     Program,
+    RandomProblem,
     Target,
     arrays_of,
     problems,
@@ -385,7 +385,7 @@ def test_problems_are_drawn_by_a_seed() -> None:
     family, spec = family_and_spec(FAMILIES, "transpose_10_b32", output_home())
     one, same, other = ([*problems(family, spec, (2,), 20, seed)] for seed in (1, 1, 2))
     assert one == same != other
-    assert all(isinstance(problem, Problem) for problem in one)
+    assert all(isinstance(problem, RandomProblem) for problem in one)
 
 
 def test_only_integers_divided_by_one_stay_what_they_are() -> None:

@@ -21,7 +21,7 @@ from gen.store.winners import read_winners
 from gen.tune import locked
 from gen.tune.device import IsolatedDevice
 from gen.tune.one_problem import Options
-from gen.tune.outcome import Interrupted, LostError
+from gen.tune.outcome import Interrupted, TuningEndedError
 from gen.tune.parallel import ParallelTuning
 from gen.tune.search import InOrder, Search, Space
 from gen.tune.several_problems import Run, run
@@ -136,7 +136,7 @@ def test_a_gpu_that_is_lost_costs_a_new_start(start: Start, caplog: pytest.LogCa
 
 
 def test_where_the_last_is_lost_that_is_the_error(start: Start) -> None:
-    with pytest.raises(LostError, match="could not be made ready again") as raised:
+    with pytest.raises(TuningEndedError, match="could not be made ready again") as raised:
         start(1, of_0={some_names()[7]: "crash", "reopen": "crash"}).run(PROBLEMS, options=OPTIONS)
     assert raised.value.outcome.statuses["launch_failed"] == 1
 

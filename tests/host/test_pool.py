@@ -23,7 +23,7 @@ from gen.store.trials import Problem, Trial, Trials
 from gen.toolchain.compiled import Compiled
 from gen.tune.device import Entrant, IsolatedDevice, Rounds
 from gen.tune.one_problem import Options, tune
-from gen.tune.outcome import LostError, Outcome
+from gen.tune.outcome import Outcome, TuningEndedError
 from gen.tune.pool import DevicePool
 from gen.tune.search import InOrder, Search, Space, exhaustive
 from tests.fake_tuning import DyingBench, FakeFarm, FakeSession, FakeTuningDevice, time_of
@@ -203,7 +203,7 @@ def test_finals_go_on_elsewhere_where_their_device_is_lost(trials: Trials) -> No
 
 def test_where_all_are_lost_what_was_tried_is_kept(trials: Trials) -> None:
     devices = [SlowDevice(lost_after=5), SlowDevice(lost_after=8)]
-    with pytest.raises(LostError, match="ended before it was ready") as raised:
+    with pytest.raises(TuningEndedError, match="ended before it was ready") as raised:
         tuned(several(*devices), trials)
     assert raised.value.outcome.statuses["ok"] == trials.count() - raised.value.outcome.statuses["infeasible"] == 13
 

@@ -22,7 +22,7 @@ from gen.gpu.timing import Calibration
 from gen.paths import output_home
 from gen.report.page import ladders, page, rooflines, search_spaces
 from gen.store.folder import known_specs, stored_calibrations
-from gen.store.trials import Row, Trials
+from gen.store.trials import StoredTrial, Trials
 from gen.store.winners import read_winners
 from tests.host.cli.command import run
 
@@ -31,7 +31,7 @@ SPEC = TRANSPOSE.catalogue[0]
 TILED = TRANSPOSE.algorithms["tiled"]
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[StoredTrial, ...]:
     """Trials of tiled transposes: slower for larger tiles, and every fifth one wrong."""
     found = []
     for number, config in enumerate(search_space(TILED, SPEC, Limits.of("sm_90"))):
@@ -39,7 +39,7 @@ def rows() -> tuple[Row, ...]:
         values = config.to_json()
         time = 100.0 + float(values["tile_dim"]) + number / 100
         found.append(
-            Row(
+            StoredTrial(
                 key=str(number), device="NVIDIA H200", driver="580", compiler="nvrtc 13", protocol="cold",
                 spec="transpose_10_b32", shape_class="aligned rows", extents={"rows": 512, "cols": 256},
                 variant=made.name, algorithm="tiled", config=values, registers=32, spill_bytes=0, shared_bytes=4096,

@@ -20,10 +20,10 @@ from gen.store.trial_files import (
     text_of_t4,
     write_table,
 )
-from gen.store.trials import Row, Status, Trials
+from gen.store.trials import Status, StoredTrial, Trials
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "t4-results.schema.json").read_text())
-ROW = Row(
+ROW = StoredTrial(
     key="1f", device="NVIDIA H100 80GB HBM3", driver="580.1, CUDA 13.0", compiler="nvrtc 13", options="-std=c++17",
     protocol="cold 2", spec="transpose_10_b32", shape_class="any size", extents={"rows": 64, "cols": 96},
     variant="transpose_10_b32__tiled_t64_r8_p1_u1", algorithm="tiled",
@@ -37,12 +37,12 @@ numbers = st.integers(0, 2**40)
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> Row:
+def rows(draw: st.DrawFn) -> StoredTrial:
     status = draw(st.sampled_from(get_args(Status)))
     times = st.lists(st.floats(0, 1e9), min_size=1, max_size=3).map(tuple)
-    values = {one.name: draw(texts) for one in fields(Row) if one.type == "str"}
+    values = {one.name: draw(texts) for one in fields(StoredTrial) if one.type == "str"}
     names = st.text(max_size=8).filter(lambda name: name != "algorithm")
-    return Row(
+    return StoredTrial(
         **{**values, "key": draw(st.text(min_size=1, max_size=8))},
         status=status,
         times_us=draw(times) if status == "ok" else (),
@@ -55,7 +55,7 @@ def rows(draw: st.DrawFn) -> Row:
 
 
 @given(st.lists(rows(), max_size=3))
-def test_rows_are_valid_t4(given_rows: list[Row]) -> None:
+def test_rows_are_valid_t4(given_rows: list[StoredTrial]) -> None:
     content = json.loads(text_of_t4(given_rows))
     jsonschema.validate(content, SCHEMA)
     assert len(content["results"]) == len(given_rows)
