@@ -7,7 +7,6 @@ run left behind.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -16,14 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from bench.program import ended
+from bench.program import ended, write_results
 from bench.random_cases import random_cases
 from gen.emit.folder import all_of_catalogue
 from gen.emit.render import render
@@ -158,10 +156,8 @@ def main() -> int:
         side = "at least" if figure.at_least else "at most"
         verdict = "met" if figure.met else "MISSED"
         print(f"{figure.name:42} {figure.value:8.3f} {figure.unit:10} {side} {figure.goal:g}: {verdict}")
-    if options.json:
-        meta = {"date": date.today().isoformat(), "cpus": os.cpu_count(), "python": platform.python_version()}
-        content = {"meta": meta, "figures": [asdict(figure) for figure in found]}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    machine = {"cpus": os.cpu_count(), "python": platform.python_version()}
+    write_results(options.json, "python bench/host.py", None, machine, figures=found)
     return 0 if all(figure.met for figure in found) else 1
 
 

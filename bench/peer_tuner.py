@@ -8,20 +8,18 @@ verification, and with it on 6 points: it compares each result on the host with 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.program import ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -81,17 +79,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     options = parser.parse_args()
-    need_gpu("python bench/peer_tuner.py")
+    gpu = need_gpu("python bench/peer_tuner.py")
     (problem,) = problems(FAMILIES, "transpose_10_b32", {}, ("8192x8192",))
     with alone(0, None, "bench/peer_tuner.py"):
         rows = [ours(problem), *theirs(problem)]
     for row in rows:
         print(f"{row['tuner']:40} {row['points']:4d} points in {row['seconds']:6.1f} s: {row['rate']:6.2f} a second; "
               f"best {row['best_us']:.1f} us, {row['winner']}")  # fmt: skip
-    if options.json:
-        meta = {"command": "python bench/peer_tuner.py", "date": date.today().isoformat(),
-                "kernel_tuner": metadata.version("kernel_tuner")}  # fmt: skip
-        options.json.write_text(json.dumps({"meta": meta, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    versions = {"kernel_tuner": metadata.version("kernel_tuner")}
+    write_results(options.json, "python bench/peer_tuner.py", gpu, versions, rows=rows)
     return 0
 
 

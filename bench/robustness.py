@@ -17,11 +17,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bench.program import ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from gen.store.winners import TUNED_FILE, read_winners, text_of_winners
 
 KILLS = 3
@@ -52,10 +51,7 @@ def main() -> int:
             report = reports[step.__name__] = step(home)
             report["seconds"] = round(time.monotonic() - start, 1)
             print(f"{step.__name__}: {json.dumps(report)}", flush=True)
-            if options.json:
-                meta = {"command": "python bench/robustness.py", "date": date.today().isoformat(),
-                        "device": device.name}  # fmt: skip
-                options.json.write_text(json.dumps({"meta": meta, **reports}, indent=1) + "\n", encoding="utf-8")
+            write_results(options.json, "python bench/robustness.py", device, None, **reports)
     return 0 if all(report["well"] for report in reports.values()) else 1
 
 

@@ -9,20 +9,18 @@ are legal.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from bench.program import as_called, ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone
 from gen.dtypes import F16, F32, F64, DType
 from gen.emit.render import render
@@ -191,8 +189,8 @@ def main() -> int:
                 print(row, flush=True)
                 for trial in row.trials if options.variant else ():
                     print(f"  {trial.median_us:10.1f} us  {trial.variant.name.split('__')[1]}", flush=True)
-                if options.json:
-                    options.json.write_text(text_of(rows, device, compiler, device.about.copy), encoding="utf-8")
+                more = {"compiler": compiler.version, "copy": device.about.copy}
+                write_results(options.json, "python bench/stencil_sweep.py", device, more, rows=as_json(rows))
             trials.close()
     return 0 if all(row.reached >= row.case.goal for row in rows) else 1
 
@@ -264,13 +262,9 @@ def timed(case: Case, problem: Problem, variants: Sequence[Variant], device: Tun
     return Row(case, fastest.variant, fastest.median_us, reached, done)
 
 
-def text_of(rows: Sequence[Row], device: TuningDevice, compiler: Nvrtc, copy: float) -> str:
-    """All of it as JSON; of the trials how they ended, and the fastest of each algorithm."""
-    meta = {
-        "command": as_called("python bench/stencil_sweep.py"), "date": date.today().isoformat(), "device": device.name,
-        "driver": device.driver, "compiler": compiler.version, "copy": copy,
-    }  # fmt: skip
-    content = [
+def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """All of it; of the trials how they ended, and the fastest of each algorithm."""
+    return [
         {
             "case": str(row.case), "steps": row.case.steps, "goal": row.case.goal, "reached": row.reached,
             "median_us": row.median_us, "variant": row.variant.name.split("__")[1],
@@ -279,7 +273,6 @@ def text_of(rows: Sequence[Row], device: TuningDevice, compiler: Nvrtc, copy: fl
         }
         for row in rows
     ]  # fmt: skip
-    return json.dumps({"meta": meta, "rows": content}, indent=1) + "\n"
 
 
 def fastest(trials: Sequence[Trial]) -> Iterator[Trial]:

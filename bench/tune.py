@@ -7,18 +7,15 @@ nothing, in a fresh folder, and prints for each goal what was reached. Compiling
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bench.program import ended, need_gpu
+from bench.program import ended, need_gpu, write_results
 from gen.cli.gpu import alone
 from gen.emit.render import render
 from gen.families import FAMILIES
@@ -82,13 +79,7 @@ def main() -> int:
     print(f"{own} of them ran, the others shared code and plan with one; {len(names)} kernels were compiled, once for "
           f"all problems; {opened:.1f} s until the device was ready")  # fmt: skip
     if options.json:
-        meta = {
-            "command": "python bench/tune.py" + (f" --budget {options.budget:g}" if options.budget else ""),
-            "date": date.today().isoformat(),
-            "python": platform.python_version(),
-            "compiler": compiler.version,
-            "calibration": asdict(calibration),
-        }
+        more = {"python": platform.python_version(), "compiler": compiler.version, "calibration": calibration}
         rows = [
             {
                 "problem": str(outcome.problem),
@@ -97,7 +88,7 @@ def main() -> int:
                 "variant": outcome.winner and outcome.winner.variant.name,
                 "median_us": outcome.median_us,
                 "of_limit": outcome.of_limit,
-                "over_base": outcome.against_base and asdict(outcome.against_base),
+                "over_base": outcome.against_base,
                 "statuses": dict(outcome.statuses),
                 "tried": outcome.tried,
                 "left_out": outcome.left_out,
@@ -105,17 +96,15 @@ def main() -> int:
                 "settled": outcome.finals and outcome.finals.settled,
                 "sm_mhz": outcome.finals and outcome.finals.sm_mhz,
                 "throttled": outcome.finals and outcome.finals.throttled,
-                "noise": outcome.noise and asdict(outcome.noise),
+                "noise": outcome.noise,
                 "seconds": outcome.seconds,
             }
             for outcome in done.outcomes
         ]
-        content = {
-            "meta": meta, "variants_per_second": rate, "seconds": seconds, "variants": tried, "ran": own,
-            "compiled": len(names),
-            "compiles_per_second_alone": by_itself, "rows": rows,
-        }  # fmt: skip
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_results(
+            options.json, "python bench/tune.py", None, more, variants_per_second=rate, seconds=seconds,
+            variants=tried, ran=own, compiled=len(names), compiles_per_second_alone=by_itself, rows=rows,
+        )  # fmt: skip
     return 0 if met and rate >= VARIANTS_PER_SECOND else 1
 
 
