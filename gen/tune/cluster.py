@@ -339,6 +339,7 @@ class _RemoteDevice:
     def _wait(self, future: Any) -> Any:
         """What comes of a future of Dask's. Raises RunError where the worker is lost: Dask alone may wait for ever."""
         while True:
+            is_there = future.done()  # before its result is asked for: it may come as the wait is cancelled
             try:
                 return future.result(timeout=LOOK_SECONDS)
             except TimeoutError as error:
@@ -347,7 +348,7 @@ class _RemoteDevice:
             except GenError:
                 raise
             except Exception as error:  # whatever Dask says of an actor that is no more
-                if future.done() or self._has_left():
+                if is_there or self._has_left():
                     raise self._lost(error) from error
                 time.sleep(LOOK_SECONDS)  # what Dask says where its own wait was cancelled as its time was over
 

@@ -137,10 +137,10 @@ def test_a_driver_that_is_dropped_starts_no_thread(monkeypatch: pytest.MonkeyPat
 
 
 class Unfinished:
-    """A future of Dask's, whose wait is cancelled as its time is over before there is a result."""
+    """A future of Dask's, whose wait is cancelled as its time is over; the result comes before, or as it is."""
 
-    def __init__(self) -> None:
-        self.errors = [UnboundLocalError("result"), TimeoutError()]
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
 
     def done(self) -> bool:
         return not self.errors
@@ -151,16 +151,20 @@ class Unfinished:
         return "there"
 
 
+@pytest.mark.parametrize("more", [(), (TimeoutError(),)])
 @pytest.mark.parametrize("workers", [("here",), ()])
-def test_a_wait_that_ends_without_a_result_goes_on_while_the_worker_is_there(workers: tuple[str, ...]) -> None:
+def test_a_wait_that_ends_without_a_result_goes_on_while_the_worker_is_there(
+    workers: tuple[str, ...], more: tuple[Exception, ...]
+) -> None:
+    future = Unfinished(UnboundLocalError("result"), *more)
     device = module._RemoteDevice.__new__(module._RemoteDevice)
     device._worker = "here"
     device._client = SimpleNamespace(status="running", nthreads=lambda: workers)
     if workers:
-        assert device._wait(Unfinished()) == "there"
+        assert device._wait(future) == "there"
     else:
         with pytest.raises(RunError, match="The worker at here was lost"):
-            device._wait(Unfinished())
+            device._wait(future)
 
 
 def test_sources_are_compiled_anywhere_and_refusals_are_the_compilers(address: str, tmp_path: Path) -> None:
