@@ -46,6 +46,7 @@ ON_FLAT_COLUMNS = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c32_u4"
 # Where it waits for a flag that nobody sets, the CPU run sees that at once; with 128 threads it spends all steps first.
 ON_WIDE_FLAT_COLUMNS = "reduction_sum_f32_axis0__flat_columns_a1_tpb256_c32_u4"
 ON_FLAT_AXES = "reduction_sum_f32_axis0x2__flat_columns_a4_tpb128_c32_u4"
+ON_FLAT_KEPT_AXES = "reduction_sum_f32_axis1__flat_columns_a2_tpb128_c32_u4"
 ON_FLAT_TICKET = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c32_u4_ticket"
 ON_FLAT_ALONE = "reduction_sum_f32_axis0__flat_columns_a1_tpb128_c128_u4_alone"
 ON_FLAT_ROWS = "reduction_sum_f32_axis1__flat_rows_a1_g8_u4"
@@ -471,6 +472,14 @@ MUTANTS = (
     Mutant(
         "flat_columns: the last block adds its own state once a thread", ON_FLAT_COLUMNS, FLAT_COLUMNS,
         "    if (y > 0) state = identity();\n", "", WRONG,
+    ),
+    Mutant(
+        "flat_columns: the slowest kept axis left out", ON_FLAT_KEPT_AXES, AXES, "axis > 0 ? 0 : number", "0", WRONG,
+    ),
+    Mutant(
+        "flat_columns: a result too many in the last block", ON_FLAT_KEPT_AXES, FLAT_COLUMNS,
+        "const bool is_active = y < rows && result < results;", "const bool is_active = y < rows && result <= results;",
+        (OUTSIDE_READ, OUTSIDE_WRITE),
     ),
     Mutant(
         "flat_columns: axes exchanged [6]", ON_FLAT_AXES, FLAT_COLUMNS, "position_of(result, kept, kept_strides)",

@@ -14,13 +14,15 @@ is a matrix, most of the time:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import cycle, islice, product
 from math import prod
 
 from gen.errors import ShapeError
-from gen.families.base import Extents, Layout
+from gen.families.base import WIDEST, Extents, Layout
 from gen.families.extents import PASS_ANOTHER, check_dtype, dense_strides, is_contiguous, lie_otherwise
 from gen.families.reduction.spec import ReductionSpec
 
@@ -526,6 +528,31 @@ def several_axes(
             if form(found) is Form.STRIDED and shape_class(found) is one:
                 return _with_rows(spec, found, rows) if rows else found
     return None
+
+
+def apart(spec: ReductionSpec, last: int, *, reduced: bool, axes: int = MOST_GROUPS) -> Iterator[Extents]:
+    """The sizes of arrays of which no two axes merge, those with most kept axes first.
+
+    Args:
+        spec: what is computed.
+        last: extent of the axis that is the fastest in memory.
+        reduced: whether that is a reduced one.
+        axes: how many are kept at most, and reduced.
+    """
+    count = len(spec.axis or ())
+    ranks = range(count + axes, _least_rank(spec.axis or ()) or 1, -1)
+    for rank, step in product(ranks if count <= axes else (), (1, 2)):
+        gone = set(range(rank)) if spec.axis is None else {axis % rank for axis in spec.axis}
+        alike = [axis for axis in range(rank) if (axis in gone) == reduced]
+        if (spec.axis is not None and len(gone) != count) or not alike:
+            continue
+        order = [alike[-1], *(axis for axis in reversed(range(rank)) if axis != alike[-1])]
+        shape, strides, stride = [0] * rank, [0] * rank, step
+        for axis, extent in zip(order, (last, *islice(cycle((2, 3)), rank - 1)), strict=True):
+            shape[axis], strides[axis] = extent, stride * spec.dtype.size
+            stride = stride * extent + max(WIDEST // spec.dtype.size, 1)
+        with suppress(ShapeError):
+            yield extents_of(spec, {"in": Layout(tuple(shape), tuple(strides), spec.dtype.numpy)})
 
 
 def _with_rows(spec: ReductionSpec, extents: Extents, rows: int) -> Extents:

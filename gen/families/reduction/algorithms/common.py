@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TypeVar
 
 from typing_extensions import override
 
-from gen.arch import MAX_THREADS_PER_MULTIPROCESSOR, WARP, Limits
+from gen.arch import DEFAULT_ARCH, MAX_THREADS_PER_MULTIPROCESSOR, WARP, Limits
 from gen.dtypes import U32, U64, DType, LoadModifier
 from gen.families.base import Algorithm, Extents, Launch, Plan, Scratch, plan_of, with_limits
 from gen.families.config import Config
@@ -193,6 +193,16 @@ def split_after(n: Expr, tile: Expr | int, most: Expr) -> Expr:
     """
     several = (n // (constant(tile) * ROUNDS_ALONE + 1)).at_most(1)
     return (n.ceil_div(tile).at_most(most).at_least(1) - 1) * several + 1
+
+
+def taken(
+    algorithm: ReductionAlgorithm[C], spec: ReductionSpec, config: C, found: Iterable[Extents | None]
+) -> Iterator[Extents]:
+    """Those of these sizes that there are, and that a variant takes on the architecture of the proof."""
+    limits = Limits.of(DEFAULT_ARCH)
+    for sizes in found:
+        if sizes is not None and algorithm.unsupported_extents(spec, config, sizes, limits) is None:
+            yield sizes
 
 
 def block_roundings(states: int) -> int:

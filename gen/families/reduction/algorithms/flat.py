@@ -7,14 +7,15 @@ elements have 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from functools import partial
+from itertools import islice
 from math import gcd
 
 from typing_extensions import override
 
-from gen.arch import DEFAULT_ARCH, WARP, Limits
+from gen.arch import WARP, Limits
 from gen.dtypes import U32, DType
 from gen.families.base import Extents, Launch, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, tunable
@@ -24,7 +25,6 @@ from gen.families.reduction.algorithms.columns import no_shared_room
 from gen.families.reduction.algorithms.common import (
     AXES,
     COMBINE_HELP,
-    C,
     Combine,
     ReductionAlgorithm,
     block_roundings,
@@ -34,6 +34,7 @@ from gen.families.reduction.algorithms.common import (
     outputs,
     shared_plan,
     split_after,
+    taken,
 )
 from gen.families.reduction.algorithms.demands import demand_of, handed_quarters, least_of
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
@@ -41,6 +42,7 @@ from gen.families.reduction.shapes import (
     MOST_GROUPS,
     Form,
     ShapeClass,
+    apart,
     edges,
     form,
     lying,
@@ -92,16 +94,6 @@ def _beyond_axes(axes: int, extents: Extents, matrix: tuple[Form, ...], what: st
     if axes == 2 and any(extents[name] > 1 for name in ("k0", "k1", "r0", "r1")):
         return "it supports at most two kept and two reduced axes"
     return None
-
-
-def _taken(
-    algorithm: ReductionAlgorithm[C], spec: ReductionSpec, config: C, found: Iterable[Extents | None]
-) -> Iterator[Extents]:
-    """Those of these sizes that there are, and that a variant takes on the architecture of the proof."""
-    limits = Limits.of(DEFAULT_ARCH)
-    for sizes in found:
-        if sizes is not None and algorithm.unsupported_extents(spec, config, sizes, limits) is None:
-            yield sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +158,9 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
             yield lying(spec, 1, rows, 3, gap=1, step=step)
         if config.axes > 1:
             found = (several_axes(spec, ShapeClass.MULTI_COLUMNS, 3, extent) for extent in (5, *edges(last)))
-            yield from _taken(self, spec, config, found)
+            yield from taken(self, spec, config, found)
+            unmerged = apart(spec, last + 1, reduced=False, axes=config.axes)
+            yield from islice(taken(self, spec, config, unmerged), 1)
             return
         for inner, n in zip(edges(last), (2 * tile, tile + 1, tile + 2, 5 * tile), strict=True):
             yield lying(spec, 1, n, inner, gap=n % 2) if spec.axis else problem(spec, (2, inner), gap=1)
@@ -331,7 +325,9 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
             if config.vec_bytes:
                 tile = min(tile, WARP) * (config.vec_bytes // spec.dtype.size)
             found = (several_axes(spec, ShapeClass.MULTI_ROWS, 3, last) for last in (*edges(tile), 4 * tile))
-            yield from _taken(self, spec, config, found)
+            yield from taken(self, spec, config, found)
+            unmerged = apart(spec, 5, reduced=True, axes=config.axes)
+            yield from islice(taken(self, spec, config, unmerged), 1)
         else:
             yield from (rows_of(spec, 2, n) for n in edges(config.group * config.unroll))
             yield from (rows_of(spec, outer, 3) for outer in edges(config.threads_per_block // config.group))

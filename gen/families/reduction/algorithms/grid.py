@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from typing_extensions import override
@@ -34,10 +35,11 @@ from gen.families.reduction.algorithms.common import (
     outputs,
     scratch,
     shared_plan,
+    taken,
 )
 from gen.families.reduction.algorithms.demands import demand_of, handed_quarters, least_of
 from gen.families.reduction.oracle import Share, chain, roundings, tree
-from gen.families.reduction.shapes import MOST_GROUPS, Form, edges, form, lying, problem, rows_of
+from gen.families.reduction.shapes import MOST_GROUPS, Form, apart, edges, form, lying, problem, rows_of
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
@@ -365,12 +367,13 @@ class Strided(ReductionAlgorithm[StridedConfig]):
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: StridedConfig) -> Iterator[Extents]:
-        """Elements apart of which the last of a block's tiles has 1, 2, all but 1 and all."""
+        """Elements apart of which the last of a block's tiles has 1, 2, all but 1 and all; axes that do not merge."""
         for n in edges(config.threads_per_block * config.unroll):
             if spec.axis:
                 yield lying(spec, 2, n, 1, gap=1, step=2)
             else:
                 yield problem(spec, (n,) if spec.axis is None else (2, n), gap=1, step=2)
+        yield from islice(taken(self, spec, config, apart(spec, WARP + 1, reduced=spec.axis != ())), 1)
 
     @made_once
     def splits(self, config: StridedConfig) -> Expr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from math import gcd
 
 from typing_extensions import override
@@ -32,11 +32,12 @@ from gen.families.reduction.algorithms.common import (
     outputs,
     shared_plan,
     split_after,
+    taken,
 )
 from gen.families.reduction.algorithms.demands import columns_demand, columns_least, demand_of, least_of
 from gen.families.reduction.algorithms.flat import MOST_SPAN, beyond_span
 from gen.families.reduction.oracle import Share, chain, loads_of_thread, roundings, tree
-from gen.families.reduction.shapes import MOST_GROUPS, Form, ShapeClass, edges, form, several_axes
+from gen.families.reduction.shapes import MOST_GROUPS, Form, ShapeClass, apart, edges, form, several_axes
 from gen.families.reduction.spec import ReductionSpec
 from gen.families.reduction.state import state_of
 
@@ -162,7 +163,8 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         elif results >= extent:
             sizes.append((results + 1, 3))
         found = (several_axes(spec, ShapeClass.MULTI_ROWS, *one) for one in sizes)
-        return (one for one in found if one is not None)
+        yield from (one for one in found if one is not None)
+        yield from islice(taken(self, spec, config, apart(spec, WARP + 1, reduced=True)), 1)
 
     @made_once
     def splits(self, spec: ReductionSpec, config: MultiRowsConfig) -> Expr:
@@ -370,7 +372,8 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         blocks = config.rows_y + 1 if config.rows_y <= _FEW_ROWS_Y else 2
         sizes = ((one, blocks * tile), (two, 3), (whole, BLOCKS_PER_SM // 2 * tile + 2), (all_but_one, 2 * tile - 1))
         found = (several_axes(spec, ShapeClass.MULTI_COLUMNS, 2, last, rows) for last, rows in sizes)
-        return (sizes for sizes in found if sizes is not None)
+        yield from (one for one in found if one is not None)
+        yield from islice(taken(self, spec, config, apart(spec, WARP + 1, reduced=False)), 1)
 
     @made_once
     def strips(self, spec: ReductionSpec, config: MultiColumnsConfig) -> Expr:
