@@ -25,6 +25,7 @@ from gen.toolchain.compiled import Compiled, Compiler
 
 LEGACY_STREAM = 1  # the legacy default stream
 PER_THREAD_STREAM = 2  # the calling thread's own default stream
+GRAPH_FROM = 8  # launches of a call from which on it is replayed as a graph, if it is repeated
 
 
 class Memory(Protocol):

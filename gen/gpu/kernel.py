@@ -8,11 +8,10 @@ from dataclasses import replace
 from gen.errors import DeviceError
 from gen.families.base import Extents, Limits, Scratch, Variant
 from gen.families.plans import Step, steps
-from gen.gpu.device import LEGACY_STREAM, Device, Graph, KernelAttributes, Memory
+from gen.gpu.device import GRAPH_FROM, LEGACY_STREAM, Device, Graph, KernelAttributes, Memory
 from gen.gpu.timing import Clock
 from gen.toolchain.compiled import Compiled
 
-MOST_QUEUED = 256  # launches of a call that are queued one by one behind a gate: the driver holds about a thousand
 MAX_MOVED_SCRATCH_BYTES = 1 << 20  # bytes of scratch that are cheap to have in several places
 PLACE_SPREAD_BYTES, PLACE_STEP_BYTES = (
     1 << 16,
@@ -74,9 +73,10 @@ class CudaKernel:
     ) -> list[float]:  # fmt: skip
         """Microseconds of calls from cold caches; `setup` is queued before each of them.
 
-        A call of more launches than the driver queues is replayed as a graph, which counts as one, and is queued alone.
+        A call of many launches is replayed as a graph, as repeated calls of a user are: the gap between two launches is
+        about half as long there. It counts as one, and is queued alone.
         """
-        if len(planned) <= MOST_QUEUED:
+        if len(planned) < GRAPH_FROM:
             return clock.times(self.launches(planned, extents, addresses), samples, setup=setup)
         graph = self.graph(planned, extents, addresses, 1)
         try:

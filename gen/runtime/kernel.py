@@ -16,7 +16,7 @@ from gen.errors import ArgumentError, DeviceError, GenError, RunError
 from gen.families.base import WIDEST, Extents, Spec, Variant, html_table
 from gen.families.extents import checked_runtime_parameters, extents_of
 from gen.families.plans import Step, steps
-from gen.gpu.device import LEGACY_STREAM, Code, Device, DriverFunctions, Graph, Prepared
+from gen.gpu.device import GRAPH_FROM, LEGACY_STREAM, Code, Device, DriverFunctions, Graph, Prepared
 from gen.runtime.arrays import Given, Kind, Shape, adopted, adopted_on_host, as_bytes, handle_of, make, read, stream_of
 from gen.runtime.device_code import Loader
 from gen.runtime.dispatch import Choice, Chooser
@@ -26,7 +26,6 @@ from gen.runtime.tuning import FirstCalls
 from gen.runtime.workspace import Buffers, Needed, Workspace
 
 MOST_SHAPES = 1024  # calls that are remembered
-GRAPH_FROM = 8  # launches of a call from which on it is replayed as a graph, if it is repeated
 MOST_GRAPHS, MOST_SEEN = 4, 64  # of a call at fixed sizes: for other addresses each
 
 Place = tuple[Shape, tuple[int, ...], np.dtype[Any], int] | None

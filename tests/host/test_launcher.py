@@ -29,9 +29,9 @@ from gen.families.plans import Step
 from gen.families.transpose import Transpose, TransposeSpec
 from gen.families.transpose.spec import MAX_AXES as PERMUTED_AXES
 from gen.gpu.cuda import refused
-from gen.gpu.device import Code, DriverFunctions
+from gen.gpu.device import GRAPH_FROM, Code, DriverFunctions
 from gen.runtime import arrays, launcher
-from gen.runtime.kernel import GRAPH_FROM, Kernel
+from gen.runtime.kernel import Kernel
 from gen.runtime.workspace import MOST_STREAMS
 from gen.toolchain.compiled import Compiled
 from tests.driver import torch as fake_torch

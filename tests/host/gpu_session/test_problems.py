@@ -20,7 +20,7 @@ from gen.families.system.launches import extents_of
 from gen.families.system.naive import NaiveConfig
 from gen.families.transpose import Transpose
 from gen.families.transpose.literature import MatrixSpec
-from gen.gpu.kernel import MOST_QUEUED
+from gen.gpu.device import GRAPH_FROM
 from gen.store.trials import Problem
 from gen.tune.gpu_session import SAMPLES
 from tests.fake_device import FakeDevice
@@ -124,7 +124,7 @@ def test_what_is_changed_in_place_starts_from_the_same_content_every_time(monkey
     assert bench.attempt(second).reason == "after the timing loop: data: 4 elements are wrong, the first is element 0"
 
 
-@pytest.mark.parametrize(("times", "graphs"), [(MOST_QUEUED, False), (MOST_QUEUED + 1, True)])
+@pytest.mark.parametrize(("times", "graphs"), [(GRAPH_FROM - 1, False), (GRAPH_FROM, True)])
 def test_calls_of_more_launches_than_a_driver_queues_are_graphs(
     monkeypatch: pytest.MonkeyPatch, times: int, graphs: bool
 ) -> None:

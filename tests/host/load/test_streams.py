@@ -15,7 +15,8 @@ from gen.errors import (
     RunError,
 )
 from gen.families.reduction import ReductionSpec
-from gen.runtime.kernel import GRAPH_FROM, MOST_GRAPHS
+from gen.gpu.device import GRAPH_FROM
+from gen.runtime.kernel import MOST_GRAPHS
 from gen.runtime.workspace import MOST_STREAMS
 from tests.fake_device import FakeDevice, OnDevice
 from tests.host.load.given import SUM, arange, tuned, winner
