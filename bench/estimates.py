@@ -1,10 +1,11 @@
 """How well estimates choose among variants: `python -m bench.estimates [--measure] [--family NAME] --json FILE`.
 
-With `--measure`, on a GPU: every variant that dispatch would weigh, and `--others` of those that it would not, are
-timed from cold caches on random cases and on those of an earlier run of `bench.potholes`, with the variants that it
-names: `bench.potholes --estimate` names those that by estimate are faster than what is chosen. Without: what the first
-choice by estimate takes over the fastest variant of each recorded problem, and what it takes where the constants are
-fitted to all problems but that one.
+With `--measure`, on a GPU: every variant that dispatch would weigh (with `--of-each` only the first by estimate of each
+algorithm), and `--others` of those that it would not, are timed from cold caches on random cases and on those of an
+earlier run of `bench.potholes`, with the variants that it names: `bench.potholes --estimate` names those that by
+estimate are faster than what is chosen. One that should give base's bits and does not is left out. Without: what the
+first choice by estimate takes over the fastest variant of each recorded problem, and what it takes where the constants
+are fitted to all problems but that one.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 DEVICE = Limits.of("sm_90")
 FIRST, MORE = 3, 8  # samples; a variant far off gets only the first
 SLOW_RATIO = 1.5
+MOST_ESTIMATE_RATIO = 2.5  # over the least estimate: of further variants of an algorithm with `--of-each`
+VECTOR_BYTES = 16  # that service kernels copy at once
+POISON = 0xA5A5A5A5  # in results, before a variant writes them
 TRIED = 16  # variants that tuning could race in seconds
 MOST_BYTES = 1 << 30  # of an array that is timed
 SPARE_BYTES = 1 << 12
@@ -105,6 +109,24 @@ def weighed(case: RandomCase, limits: Limits) -> list[Variant]:
     return [made for made in able if getattr(made.config, "axes", 0) in (0, min(few - {0}, default=0))]
 
 
+def first_of_each(case: RandomCase, limits: Limits, count: int) -> list[Variant]:
+    """Base, and of each algorithm what dispatch compares: its first by estimate, and so many in all of those near."""
+    order = sorted(((_estimated(case, made, limits), made) for made in weighed(case, limits)), key=lambda pair: pair[0])
+    found: dict[str, list[Variant]] = {}
+    for us, made in order:
+        of_its_kind = found.setdefault(made.algorithm.name, [])
+        if not of_its_kind or (len(of_its_kind) < count and us < MOST_ESTIMATE_RATIO * order[0][0]):
+            of_its_kind.append(made)
+    base = variant(case.family, case.spec, *case.family.base(case.spec, case.problem.shape_class))
+    return [base, *(made for several in found.values() for made in several)]
+
+
+def _estimated(case: RandomCase, made: Variant, limits: Limits) -> float:
+    """Microseconds by estimate; infinite where there is none."""
+    demand = made.algorithm.demand(made.spec, made.config, case.extents, case.alignment, limits)
+    return float("inf") if demand is None else estimated_us(demand, limits)
+
+
 def named(one: Timed, case: RandomCase) -> list[Variant]:
     """What an earlier run names for a problem: of `bench.potholes --estimate`, what may be faster than its choice."""
     name = case.family.name_of(case.spec)
@@ -128,23 +150,19 @@ def others(case: RandomCase, limits: Limits, count: int) -> list[Variant]:
 
 
 def measure(
-    instruments: Instruments, wanted: Sequence[Timed], farm: CompileFarm, deadline: float, count_of_others: int
+    instruments: Instruments, wanted: Sequence[Timed], farm: CompileFarm, deadline: float, of_each: int, more: int
 ) -> Iterator[Timed]:
-    """Times what is weighed for each problem, and others, in order, until the time is over."""
+    """Times what is weighed for each problem, or so many of each algorithm, and others, until the time is over."""
     from gen.gpu.kernel import CudaKernel
 
     device, clock, service = instruments.device, instruments.clock, instruments.service
     cases = [one.again() for one in wanted]
     bytes_of = [_span(case) for case in cases]
-    several = [
-        list(
-            dict.fromkeys(
-                (*weighed(case, device.limits), *named(one, case), *others(case, device.limits, count_of_others))
-            )
-        )
-        for one, case in zip(wanted, cases, strict=True)
-    ]
-    arch = device.limits.arch
+    limits, arch = device.limits, device.limits.arch
+    several = []
+    for one, case in zip(wanted, cases, strict=True):
+        first = first_of_each(case, limits, of_each) if of_each else weighed(case, limits)
+        several.append(list(dict.fromkeys((*first, *named(one, case), *others(case, limits, more)))))
     futures = [[farm.submit(made.name, render(made), arch) for made in made_of_case] for made_of_case in several]
     memory = device.allocate(max(bytes_of) + SPARE_BYTES)
     filled = ""
@@ -155,25 +173,36 @@ def measure(
         if element.name != filled:
             service.random(memory.address, max(bytes_of), 3, element)
             filled = element.name
-        outs = {
-            operand.name: device.allocate(max(prod(case.layouts[operand.name].shape) * operand.dtype.size, 4))
-            for operand in case.results
-        }
+        vectors = {x.name: -(-prod(case.layouts[x.name].shape) * x.dtype.size // VECTOR_BYTES) for x in case.results}
+        sizes = {name: max(count, 1) * VECTOR_BYTES for name, count in vectors.items()}
+        outs = {name: device.allocate(size) for name, size in sizes.items()}
+        proven = {name: device.allocate(size) for name, size in sizes.items()}
         start = {"in": memory.address + case.offset * element.size} | {name: m.address for name, m in outs.items()}
         us: dict[str, float] = {}
         for made, code in zip(variants, codes, strict=True):
             try:
-                kernel = CudaKernel(made, code.result(), device, device.limits)
+                kernel = CudaKernel(made, code.result(), device, limits)
             except CompileError as error:
                 print(f"{made.name}: {error}", file=sys.stderr)
                 continue
             extents = dict(case.extents)
             launches, addresses = kernel.steps(extents), {**kernel.scratch(extents), **start}
+            for name, size in sizes.items():
+                service.fill(outs[name].address, size, POISON)
             found = kernel.times(clock, launches, extents, addresses, FIRST)
+            wrong = 0
+            for name, size in sizes.items():
+                if not us:
+                    service.copy(outs[name].address, proven[name].address, size)
+                elif not made.algorithm.roundings(made.spec, made.config, extents, limits):
+                    wrong += service.differing_words(outs[name].address, proven[name].address, size)[0]
+            if wrong:
+                print(f"{made.name} differs from {variants[0].name} in {wrong} words", file=sys.stderr)
+                continue
             if min(found) < SLOW_RATIO * min(us.values(), default=float("inf")):
                 found += kernel.times(clock, launches, extents, addresses, MORE)
             us[made.name.partition("__")[2]] = round(statistics.median(found), 3)
-        for one_out in outs.values():
+        for one_out in (*outs.values(), *proven.values()):
             one_out.free()
         yield replace(one, us=dict(sorted(us.items(), key=lambda pair: pair[1])))
     memory.free()
@@ -294,6 +323,7 @@ def main() -> int:
         "--potholes", type=Path, help="a file of bench.potholes, or of this program, whose cases come first"
     )
     parser.add_argument("--below", type=float, help="of these only those of a lower ratio")
+    parser.add_argument("--of-each", type=int, default=0, help="algorithm, time so many; 0: all (%(default)s)")
     parser.add_argument("--others", type=int, default=0, help="of each algorithm, that dispatch would not weigh")
     parser.add_argument("--fit", action="store_true", help="fit the constants, leaving problems out each time")
     parser.add_argument("--parts", type=int, help="of the problems, each left out once by --fit; one for each problem")
@@ -316,7 +346,7 @@ def _measure(options: argparse.Namespace) -> int:
     rows: list[Timed] = []
     with CompileFarm(Nvrtc(None)) as farm, alone(0, None, "bench/estimates.py"):
         instruments = Instruments.open(0, Nvrtc(None))
-        for one in measure(instruments, wanted, farm, deadline, options.others):
+        for one in measure(instruments, wanted, farm, deadline, options.of_each, options.others):
             rows.append(one)
             best = "  ".join(f"{tag} {us:.2f}" for tag, us in list(one.us.items())[:4])
             print(f"{one.case}: {best}", flush=True)

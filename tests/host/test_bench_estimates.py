@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from bench.estimates import Replayed, fitted, replayed
+from bench.estimates import DEVICE, Replayed, first_of_each, fitted, replayed, weighed
+from bench.random_cases import random_cases
 from gen.families.estimates import COSTS, estimated_us
 
 FOLDER = Path(__file__).parents[2] / "bench"
@@ -72,3 +74,13 @@ def test_pipelined_is_estimated_near_its_times_where_it_was_asked_for() -> None:
     assert 0.9 < statistics.median(ratios) < 1.1
     assert ratios[len(ratios) // 10] > 0.7
     assert ratios[-len(ratios) // 10] < 1.5
+
+
+def test_of_each_algorithm_so_many_are_timed_and_base_first() -> None:
+    case = next(one for one in random_cases(303, 30) if one.family.name == "stencil" and len(one.shape) == 2)
+    base = case.family.base(case.spec, case.problem.shape_class)
+    found = first_of_each(case, DEVICE, 2)
+    assert (found[0].algorithm.name, found[0].config) == base
+    counts = Counter(one.algorithm.name for one in found[1:])
+    assert set(counts) == {one.algorithm.name for one in weighed(case, DEVICE)}
+    assert max(counts.values()) == 2
