@@ -32,6 +32,7 @@ from gen.errors import CompileError
 from gen.families import FAMILIES
 from gen.families.base import Variant
 from gen.families.estimates import COSTS, Costs, Demand, estimated_us
+from gen.families.extents import byte_bounds
 from gen.families.names import find_family, find_variant, heuristic_variants, search_space, variant
 from gen.families.stencil.spec import STEPS
 from gen.toolchain.farm import CompileFarm
@@ -211,8 +212,8 @@ def measure(
 def _span(case: RandomCase) -> int:
     """Bytes from where the first array's memory begins to its end."""
     layout = case.layouts[case.inputs[0].name]
-    last = sum((extent - 1) * stride for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent)
-    return (case.offset + 1) * case.inputs[0].dtype.size + last
+    size = case.inputs[0].dtype.size
+    return case.offset * size + max(byte_bounds(layout.shape, layout.strides, size)[1], size)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gen.errors import RunError
 from gen.families.base import Array, Extents, Limits, Variant
+from gen.families.extents import byte_bounds
 from gen.gpu.device import Device, bytes_at
 from gen.gpu.kernel import CudaKernel
 from gen.toolchain.compiled import Compiler
@@ -80,7 +81,7 @@ class _Span:
     def __init__(self, device: Device, array: Array) -> None:
         self._device = device
         self._host = bytes_of(array)
-        first = int(array.__array_interface__["data"][0]) % 256
+        first = array.ctypes.data % 256
         size = self._host.size
         self._memory = device.allocate(2 * RED_ZONE + first + size)
         self._before = RED_ZONE + first
@@ -99,9 +100,6 @@ class _Span:
 
 def bytes_of(array: Array) -> Array:
     """All bytes between an array's first and last, gaps between rows included, as a view."""
-    low = int(array.__array_interface__["data"][0])
-    high = low
-    if array.size:
-        high += array.itemsize + sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
-    interface = {"data": (low, False), "shape": (high - low,), "typestr": "|u1", "version": 3}
+    _, size = byte_bounds(array.shape, array.strides, array.itemsize)
+    interface = {"data": (array.ctypes.data, False), "shape": (size,), "typestr": "|u1", "version": 3}
     return np.asarray(type("_View", (), {"__array_interface__": interface, "_keep": array})())

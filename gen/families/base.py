@@ -69,7 +69,7 @@ class Layout:
     @classmethod
     def of(cls, array: Array) -> Layout:
         """The layout of a NumPy array."""
-        address = array.__array_interface__["data"][0]
+        address = array.ctypes.data
         return cls(array.shape, array.strides, array.dtype, int(np.gcd.reduce([256, address, *array.strides])))
 
 

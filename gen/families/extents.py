@@ -54,6 +54,19 @@ def shape_of(operand: Operand, extents: Extents) -> tuple[int, ...]:
     return tuple(axis if isinstance(axis, int) else extents[axis] for axis in operand.axes)
 
 
+def byte_bounds(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """From its first element, where the first byte of an array lies, and what comes behind its last; 0, 0 if empty."""
+    if 0 in shape:
+        return 0, 0
+    low, high = 0, itemsize
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride > 0:
+            high += (extent - 1) * stride
+        else:
+            low += (extent - 1) * stride
+    return low, high
+
+
 def layout_of(operand: Operand, extents: Extents) -> Layout:
     """How an operand of these extents lies in memory."""
     shape = shape_of(operand, extents)

@@ -180,22 +180,22 @@ class CudaDevice:
         if not content.nbytes:
             return
         if stream is None:
-            call("cuMemcpyHtoD", address, _address(content), content.nbytes)
+            call("cuMemcpyHtoD", address, content.ctypes.data, content.nbytes)
         elif (staging := self._staging_of(content)) is not None:
             staging.upload(address, content, stream)
         else:
-            call("cuMemcpyHtoDAsync", address, _address(content), content.nbytes, stream)
+            call("cuMemcpyHtoDAsync", address, content.ctypes.data, content.nbytes, stream)
 
     def download(self, content: Array, address: int, stream: int | None = None) -> None:
         """Copies from the device into a contiguous array."""
         if not content.nbytes:
             return
         if stream is None:
-            call("cuMemcpyDtoH", _address(content), address, content.nbytes)
+            call("cuMemcpyDtoH", content.ctypes.data, address, content.nbytes)
         elif (staging := self._staging_of(content)) is not None:
             staging.download(content, address, stream)
         else:
-            call("cuMemcpyDtoHAsync", _address(content), address, content.nbytes, stream)
+            call("cuMemcpyDtoHAsync", content.ctypes.data, address, content.nbytes, stream)
 
     def _staging_of(self, content: Array) -> Staging | None:
         """What copies an array faster than the driver; None where nothing does, or no memory can be pinned for it."""
@@ -661,10 +661,6 @@ def _handle(code: Code, entry: str, shared_bytes: int) -> int:
 def _words(status: Any) -> object:
     _, text = bindings.cuGetErrorString(status)
     return text.decode() if text else status
-
-
-def _address(content: Array) -> int:
-    return int(content.__array_interface__["data"][0])
 
 
 def _cell(content: bytes) -> ctypes.Array[ctypes.c_char]:

@@ -73,7 +73,7 @@ class Staging:
 
     def upload(self, address: int, content: Array, stream: int) -> None:
         """Queues copies of a contiguous array to the device; all of it has been read when this returns."""
-        source = int(content.__array_interface__["data"][0])
+        source = content.ctypes.data
         filling: deque[tuple[_Buffer, _Part, Future[None]]] = deque()
 
         def fill(buffer: _Buffer, part: _Part) -> None:
@@ -98,7 +98,7 @@ class Staging:
 
     def download(self, content: Array, address: int, stream: int) -> None:
         """Copies from the device into a contiguous array; all of it is there when this returns."""
-        target = int(content.__array_interface__["data"][0])
+        target = content.ctypes.data
         emptying: deque[Future[None]] = deque()
 
         def empty(buffer: _Buffer, part: _Part) -> None:

@@ -16,7 +16,7 @@ from gen.arch import DEFAULT_ARCH, Limits
 from gen.dtypes import C64, F32, F64, DType
 from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Extents, Family, Layout, Spec, Variant
-from gen.families.extents import shape_of, sizes_in_words
+from gen.families.extents import byte_bounds, shape_of, sizes_in_words
 
 DEVICE = Limits.of(DEFAULT_ARCH)  # that is played on the CPU
 MULTIPROCESSOR_COUNTS = (1, 2, 3, DEVICE.multiprocessors)  # few make grid-stride loops go round
@@ -218,7 +218,7 @@ class Block:
     def outside(self) -> Array:
         """A copy of all bytes, those of the array itself set to 0."""
         bytes_around = self.memory.copy()
-        start = self.array.__array_interface__["data"][0] - self.memory.__array_interface__["data"][0]
+        start = self.array.ctypes.data - self.memory.ctypes.data
         itemsize = self.array.dtype.itemsize
         inside: Array = np.ndarray(
             (*self.array.shape, itemsize), np.uint8, bytes_around.data, start, (*self.array.strides, 1)
@@ -230,12 +230,10 @@ class Block:
 def allocate(layout: Layout, offset: int, fill: int) -> Block:
     """An array of this layout, `offset` elements after a 256-byte boundary, every byte of its memory set to `fill`."""
     size = layout.dtype.itemsize
-    span = size + sum((extent - 1) * stride for extent, stride in zip(layout.shape, layout.strides, strict=True))
-    if 0 in layout.shape:
-        span = size
+    span = max(byte_bounds(layout.shape, layout.strides, size)[1], size)
     total = 2 * MARGIN + offset * size + span + 256
     memory = np.full(total, fill, np.uint8)
-    address = memory.__array_interface__["data"][0]
+    address = memory.ctypes.data
     start = MARGIN + (-(address + MARGIN)) % 256 + offset * size
     array: Array = np.ndarray(layout.shape, layout.dtype, buffer=memory.data, offset=start, strides=layout.strides)
     return Block(array, memory)

@@ -310,7 +310,7 @@ class HostKernel:
         return arrays, numbers
 
     def _operand_storage(self, operand: Operand, array: Array, span: Span, address: int) -> Storage:
-        first = int(array.__array_interface__["data"][0])
+        first = array.ctypes.data
         written = self._shadows[operand.name].cleared(span.bytes) if operand.role == "out" else None
         place = Place(operand.name, span.bytes, operand.dtype.size)
         pointer = address + first - span.low

@@ -17,6 +17,7 @@ import numpy as np
 
 from gen.dtypes import DType
 from gen.families.base import Array, Layout
+from gen.families.extents import byte_bounds
 from gen.proof.cases import Content, fill
 from gen.proof.faults import Place
 from gen.proof.native import Level, Trace
@@ -45,14 +46,8 @@ class Span:
     @classmethod
     def of(cls, array: Array) -> Span:
         """The span of an array of any strides; empty for an array without elements."""
-        low = high = int(array.__array_interface__["data"][0])
-        if array.size == 0:
-            return cls(low, low)
-        for extent, stride in zip(array.shape, array.strides, strict=True):
-            reach = (extent - 1) * stride
-            low += min(reach, 0)
-            high += max(reach, 0)
-        return cls(low, high + array.itemsize)
+        low, high = byte_bounds(array.shape, array.strides, array.itemsize)
+        return cls(array.ctypes.data + low, array.ctypes.data + high)
 
     @property
     def bytes(self) -> int:

@@ -28,6 +28,7 @@ import numpy as np
 from gen.dtypes import DType
 from gen.errors import RunError, ShapeError
 from gen.families.base import Array, Expected, Extents, Family, Kernel, Layout, Limits, Operand, Plan, Spec, Variant
+from gen.families.extents import byte_bounds
 from gen.families.plans import Step, steps
 from gen.proof.cases import Case, Content, begins, numbers_of
 from gen.proof.error_bounds import disagreement, sharpened
@@ -287,7 +288,7 @@ class _Sample:
         size = layout.dtype.itemsize
         # A private copy begins at a multiple of 256 bytes, and is made of the same pages.
         offset = 0 if self._private else begins(self._case.offset, place) * size
-        span = size + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
+        _, span = byte_bounds(layout.shape, layout.strides, size)
         if operand.role == "in":
             # Places and counts are 1: none is left out because a number of elements is below 0.
             are_places = self._family.holds_places(self._spec, operand)

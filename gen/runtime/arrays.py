@@ -15,7 +15,7 @@ import numpy as np
 
 from gen.errors import ArgumentError
 from gen.families.base import Array
-from gen.families.extents import dense_strides
+from gen.families.extents import byte_bounds, dense_strides
 from gen.gpu.device import LEGACY_STREAM, Device, Memory
 from gen.runtime import dlpack
 
@@ -136,13 +136,8 @@ def _spans_meet(one: Given, other: Given) -> bool:
 
 def span(given: Given) -> tuple[int, int]:
     """The first byte of an array that is not empty, and what comes behind its last."""
-    low = high = given.address
-    for extent, stride in zip(given.shape, given.strides, strict=True):
-        if stride > 0:
-            high += (extent - 1) * stride
-        else:
-            low += (extent - 1) * stride
-    return low, high + given.dtype.itemsize
+    low, high = byte_bounds(given.shape, given.strides, given.dtype.itemsize)
+    return given.address + low, given.address + high
 
 
 def _phantom(given: Given) -> Array:

@@ -33,7 +33,7 @@ class CpuMemory:
 
     def __init__(self, size: int) -> None:
         self._bytes = np.empty(size + ALIGNMENT, np.uint8)
-        start = int(self._bytes.__array_interface__["data"][0])
+        start = self._bytes.ctypes.data
         self.address = -(-start // ALIGNMENT) * ALIGNMENT
         self.size = size
 
@@ -109,11 +109,11 @@ class CpuDevice:
 
     def upload(self, address: int, content: Array, stream: int | None = None) -> None:
         """Copies a contiguous array."""
-        ctypes.memmove(address, content.__array_interface__["data"][0], content.nbytes)
+        ctypes.memmove(address, content.ctypes.data, content.nbytes)
 
     def download(self, content: Array, address: int, stream: int | None = None) -> None:
         """Copies into a contiguous array."""
-        ctypes.memmove(content.__array_interface__["data"][0], address, content.nbytes)
+        ctypes.memmove(content.ctypes.data, address, content.nbytes)
 
     def copy(self, source: int, target: int, size: int, stream: int = LEGACY_STREAM) -> None:
         """Copies bytes."""

@@ -295,7 +295,7 @@ class Machine:
         """The address of new memory."""
         self._settle()
         content: Array = np.full(size + ALIGNMENT, POISON, np.uint8)
-        start = int(content.__array_interface__["data"][0])
+        start = content.ctypes.data
         address = -(-start // ALIGNMENT) * ALIGNMENT
         insort(self._starts, address)
         self._blocks[address] = _Block(device, address, address + size, content)
@@ -423,7 +423,7 @@ class SimulatedDevice(CpuDevice):
         """Copies into a contiguous array; queued on a stream, or at once, after all that is queued."""
 
         def run() -> None:
-            ctypes.memmove(content.__array_interface__["data"][0], address, content.nbytes)
+            ctypes.memmove(content.ctypes.data, address, content.nbytes)
 
         self._do(stream, run, Access(Rows.of(address, content.nbytes), False))
 

@@ -15,6 +15,7 @@ import numpy as np
 from gen.compare.case import ComparisonCase, Shape
 from gen.dtypes import DType
 from gen.errors import GenError, MissingToolError
+from gen.families.extents import byte_bounds
 from gen.families.reduction import ReductionSpec
 from gen.families.stencil import Boundary, StencilSpec
 from gen.families.transpose import TransposeSpec
@@ -62,10 +63,9 @@ class SharedArray:
     @property
     def nbytes(self) -> int:
         """From its first byte to its last."""
-        if self.strides is None or not self.elements:
+        if self.strides is None:
             return self.elements * self.element.size
-        steps = zip(self.shape, self.strides, strict=True)
-        return sum((extent - 1) * stride for extent, stride in steps) + self.element.size
+        return byte_bounds(self.shape, self.strides, self.element.size)[1]
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
