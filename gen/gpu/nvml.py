@@ -30,12 +30,10 @@ class Clocks:
 
     Attributes:
         sm_mhz: of the multiprocessors.
-        memory_mhz: of the memory.
         reasons: why it is not faster.
     """
 
     sm_mhz: int
-    memory_mhz: int
     reasons: tuple[str, ...]
 
 
@@ -85,11 +83,10 @@ class Nvml:
         library = self._library
         try:
             sm = library.nvmlDeviceGetClockInfo(self._gpu, library.NVML_CLOCK_SM)
-            memory = library.nvmlDeviceGetClockInfo(self._gpu, library.NVML_CLOCK_MEM)
             bits = library.nvmlDeviceGetCurrentClocksThrottleReasons(self._gpu)
         except library.NVMLError:
             return None
-        return Clocks(int(sm), int(memory), tuple(text for bit, text in _REASONS.items() if bits & bit))
+        return Clocks(int(sm), tuple(text for bit, text in _REASONS.items() if bits & bit))
 
     def joules(self) -> float | None:
         """What the GPU has used since its driver was loaded; None where NVML does not tell."""

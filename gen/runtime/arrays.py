@@ -142,12 +142,8 @@ def span(given: Given) -> tuple[int, int]:
 
 def _phantom(given: Given) -> Array:
     """NumPy's idea of an array that may lie on a device: only where it lies is ever asked."""
-    size = given.dtype.itemsize
-    interface = {
-        "data": (given.address, True), "shape": (*given.shape, size), "strides": (*given.strides, 1), "typestr": "|u1",
-        "version": 3,
-    }  # fmt: skip
-    return np.asarray(type("_Phantom", (), {"__array_interface__": interface})())
+    shape, strides = (*given.shape, given.dtype.itemsize), (*given.strides, 1)
+    return host_array(given.address, shape, strides, np.dtype(np.uint8), writable=False)
 
 
 def _is(value: Any, library: str, name: str) -> bool:

@@ -253,7 +253,7 @@ class CalibratedGpu:
         """What NVML sees now; zeros where it is not there. Reasons that say nothing about a kernel are left out."""
         seen = None if self.nvml is None else self.nvml.clocks()
         if seen is None:
-            return Clocks(0, 0, ())
+            return Clocks(0, ())
         return replace(seen, reasons=tuple(reason for reason in seen.reasons if reason not in _HARMLESS))
 
     def others(self) -> tuple[str, ...]:

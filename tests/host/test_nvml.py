@@ -29,7 +29,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A library that lists `processes`: their numbers, with their memory."""
     made: Any = ModuleType("pynvml")
     made.processes, made.graphics, made.names, made.asked = {}, {}, {}, 0
-    made.NVMLError, made.NVML_CLOCK_SM, made.NVML_CLOCK_MEM = NVMLError, 1, 2
+    made.NVMLError, made.NVML_CLOCK_SM = NVMLError, 1
 
     def by_uuid(uuid: str) -> str:
         if uuid != "GPU-1":
@@ -54,7 +54,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Any:
     made.nvmlInit = made.nvmlShutdown = lambda: None
     made.nvmlDeviceGetHandleByUUID, made.nvmlSystemGetProcessName = by_uuid, name
     made.nvmlDeviceGetComputeRunningProcesses, made.nvmlDeviceGetGraphicsRunningProcesses = compute, graphics
-    made.nvmlDeviceGetClockInfo = lambda _, kind: {1: 1980, 2: 2619}[kind]
+    made.nvmlDeviceGetClockInfo = lambda _, kind: {1: 1980}[kind]
     made.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _: 0x4 | 0x20
     made.nvmlDeviceGetTotalEnergyConsumption = lambda _: made.millijoules
     monkeypatch.setitem(sys.modules, "pynvml", made)
@@ -116,7 +116,7 @@ def test_processes_are_listed_once_a_second(library: Any, monkeypatch: pytest.Mo
 def test_clocks_come_with_the_reasons_why_they_are_low(library: Any) -> None:
     found = Nvml("GPU-1").clocks()
     assert found is not None
-    assert (found.sm_mhz, found.memory_mhz, found.reasons) == (1980, 2619, ("power limit", "heat"))
+    assert (found.sm_mhz, found.reasons) == (1980, ("power limit", "heat"))
 
     def refuse(*_: object) -> int:
         raise NVMLError("Not Supported")

@@ -116,7 +116,7 @@ def test_what_base_gave_is_watched(bench: Bench) -> None:
 
 
 def test_clocks_and_others_are_noted(bench: Bench) -> None:
-    clocks = [Clocks(1980, 2619, ("idle",)), Clocks(1750, 2619, ("power limit", "heat"))]
+    clocks = [Clocks(1980, ("idle",)), Clocks(1750, ("power limit", "heat"))]
     bench.bench.nvml = nvml(clocks=lambda: clocks[-1], others=lambda: ("process 7",))
     trial = bench.attempt(FIRST)
     assert (trial.sm_mhz, trial.throttled, trial.foreign) == (1750, "power limit, heat", ("process 7",))
