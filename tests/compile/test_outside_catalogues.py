@@ -24,6 +24,7 @@ NAMES = (
     "reduction_argmin_i8_axism1__short_rows_n6_r4_tpb256",  # vectors of two bytes, of what else is taken apart by words
     "transpose_10_b16__shift_box_a2_tpb512_i32",
     "transpose_10_b16__shift_tile_g32_c1_w16_a4_orow",
+    "transpose_10_b16__word_tile_a2_r40_w8192_tpb256_ocol",
     "transpose_10_b32_in_place__swap_tile_v16_x8_s1",
 )
 ELSEWHERE = {"march", "overlapped"}  # whose own tests build such covers

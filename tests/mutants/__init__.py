@@ -22,6 +22,7 @@ from tests.mutants import (
     transpose_pieces,
     transpose_tiles,
     transpose_vectors,
+    transpose_words,
 )
 from tests.mutants.change import Mutant, Unchanged
 
@@ -38,6 +39,7 @@ _PARTS = (
     transpose_pieces,
     transpose_tiles,
     transpose_vectors,
+    transpose_words,
     stencil,
     system,
     probe,

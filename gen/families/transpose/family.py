@@ -38,6 +38,7 @@ from gen.families.transpose.algorithms.shift_box import ShiftBox
 from gen.families.transpose.algorithms.skinny import Interleave, Skinny, Small, Squares
 from gen.families.transpose.algorithms.tiled import Naive, Tiled
 from gen.families.transpose.algorithms.vectors import ShiftTile, VectorTile, WindowTile
+from gen.families.transpose.algorithms.word_tile import WordTile
 from gen.families.transpose.literature import NREPS, MatrixSpec, MoveSpec
 from gen.families.transpose.oracle import moved, moved_at, transposed, transposed_at
 from gen.families.transpose.shapes import ShapeClass, canonical_names, canonical_sizes
@@ -47,7 +48,7 @@ from gen.paths import templates_root
 
 _ALGORITHMS: tuple[Algorithm[Any, Any], ...] = (
     Naive(), Tiled(), VectorTile(), WindowTile(), ShiftTile(), Skinny(), Interleave(), Small(), Squares(), RowCopy(),
-    FlatCopy(), Packed(), ShiftBox(), GroupedTile(), Gather(), SwapTile(),
+    FlatCopy(), Packed(), ShiftBox(), GroupedTile(), WordTile(), Gather(), SwapTile(),
 )  # fmt: skip
 
 # Every way in which elements change, between types of all sizes; and axes that they change along.
@@ -64,7 +65,7 @@ class Transpose(DenseFamily[MatrixSpec]):
 
     name = "transpose"
     summary = "the axes of an array in another order"
-    most_candidates = 20
+    most_candidates = 26
     algorithms: Mapping[str, Algorithm[Any, Any]] = {a.name: a for a in _ALGORITHMS}
     named = tuple(literature.literature())
     catalogue: tuple[MatrixSpec, ...] = (TransposeSpec(),)
@@ -73,6 +74,7 @@ class Transpose(DenseFamily[MatrixSpec]):
         "packed": TransposeSpec((0, 3, 2, 1), B8),
         "shift_box": TransposeSpec((2, 1, 0), B8),
         "grouped_tile": TransposeSpec((0, 3, 2, 1), B16),
+        "word_tile": TransposeSpec((2, 1, 0), B8),
         "swap_tile": TransposeSpec(in_place=True),
         # Of a single matrix these have one block.
         "small": TransposeSpec((0, 2, 1)),

@@ -18,6 +18,7 @@ from gen.families.transpose.algorithms.shift_box import ShiftBoxConfig
 from gen.families.transpose.algorithms.skinny import Few, InterleaveConfig, SkinnyConfig, SmallConfig, SquaresConfig
 from gen.families.transpose.algorithms.tiled import Lanes, NaiveConfig, TiledConfig
 from gen.families.transpose.algorithms.vectors import ShiftTileConfig, Spread, VectorTileConfig, WindowTileConfig
+from gen.families.transpose.algorithms.word_tile import WordTileConfig
 from gen.families.transpose.literature import MoveSpec
 from gen.families.transpose.shapes import SMALL_MATRIX_BYTES, ShapeClass
 from gen.families.transpose.spec import TransposeSpec
@@ -172,6 +173,9 @@ def _boxes(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
             yield "grouped_tile", replace(config, axes=axes, index_bits=32)
     if spec.dtype.size < 4:
         for axes in tried:
+            for words in _word_tiles(axes):
+                yield "word_tile", words
+        for axes in tried:
             yield "shift_box", ShiftBoxConfig(axes=axes, index_bits=32)
     of_bytes = (Reads.WORDS,) if spec.dtype.size == 1 else ()
     for reads in (*of_bytes, Reads.SINGLY):
@@ -194,6 +198,14 @@ def _tiles_of_groups(size: int) -> Iterator[GroupedTileConfig]:
         yield GroupedTileConfig(vectors_across=8)
         eight = GroupedTileConfig(vec_bytes=8, vectors_across=32, vectors_down=32, unroll=4)
         yield replace(eight, block_order=Order.ROW)
+
+
+def _word_tiles(axes: int) -> Iterator[WordTileConfig]:
+    """Tiles of 32 and 16 KiB, and higher ones for few columns."""
+    yield WordTileConfig(axes=axes)
+    yield WordTileConfig(axes=axes, tile_words=4096, threads_per_block=128)
+    if axes == 2:
+        yield WordTileConfig(axes=axes, row_words=120, tile_words=4096, threads_per_block=128)
 
 
 def _copies() -> Iterator[tuple[str, Config]]:

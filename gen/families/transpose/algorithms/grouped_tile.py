@@ -282,7 +282,7 @@ class GroupedTile(MatrixAlgorithm[TransposeSpec, GroupedTileConfig]):
         of_thread = self._of_thread(spec, config)[not by_vectors]
         if nbytes < 4:  # tiles that lie outside in part ask of each element whether it is there
             of_thread *= 2 - (rows // high * high) * (cols // wide * wide) / max(rows * cols, 1)
-        read, written = _sectors(spec, extents, high, wide)
+        read, written = sectors_of_groups(spec, extents, high, wide)
         of_places = ceil_div(high + wide, threads) * (_OF_AXIS * config.axes + 12)
         return demand_of(
             spec,
@@ -354,7 +354,7 @@ def _furthest(spec: TransposeSpec, extents: Extents) -> list[int]:
 
 
 @once_a_problem
-def _sectors(spec: TransposeSpec, extents: Extents, high: int, wide: int) -> list[float]:
+def sectors_of_groups(spec: TransposeSpec, extents: Extents, high: int, wide: int) -> list[float]:
     """Of a tile of so many rows and columns in the input, and in the output."""
     both = (_spans(spec, extents, end) for end in ("in", "out"))
     spans = (taken(rows[::-1], high) + taken(cols[::-1], wide) for rows, cols in both)
