@@ -35,7 +35,7 @@ _BESIDE = 64  # elements of a dense tile beside its own, at most
 _MOST_COLS = 256  # of a tile, whose addresses are kept
 _BANK_CYCLE = 4  # rows of a multiple of so many elements, without padding, would meet few banks
 _OF_AXIS = 14  # instructions of a division and of the steps along an axis
-_OF_VECTOR, _OF_PART = 16, 80  # of a vector that is read, and of ends of rows with gaps
+_OF_VECTOR, _OF_PART = 16, 40  # of a vector that is read, and where rows begin apart
 _OF_WORD, _OF_CONFLICTS, _OF_ENDS = 12, 2, 30  # of a word that is made, by padded rows, and at ends of columns
 _OF_SQUARE = 80  # of those that wait for each other, of a square
 _SERIAL = 60  # likewise, of an axis
@@ -194,6 +194,7 @@ class WordTile(MatrixAlgorithm[TransposeSpec, WordTileConfig]):
         yield turned(spec, 2 * high - 1, wide - 1, 3 if several else 1, in_gap=1)
         yield turned(spec, 4 * high + 1, 17)
         yield turned(spec, 7, 5, 9 if several else 1)
+        yield turned(spec, 9, 2, in_gap=3)
         yield turned(spec, 5, 4 * wide + 1, 2 if several else 1, in_gap=5)
         if several:
             # The last axis that changes its place, the output's fastest one before those that stay last, and others.
@@ -282,7 +283,7 @@ class WordTile(MatrixAlgorithm[TransposeSpec, WordTileConfig]):
     def staged_bytes(self, spec: TransposeSpec, config: WordTileConfig) -> int:
         """Shared memory of a block: the tile, and where its rows and columns begin."""
         places = _MOST_COLS + self._grain(spec)
-        return _WORD * config.tile_words + 20 * self._rows_read(spec, config) + 8 * places
+        return _WORD * config.tile_words + 16 * self._rows_read(spec, config) + 8 * places
 
     @override
     def bytes_in_flight(self, spec: TransposeSpec, config: WordTileConfig) -> int:
