@@ -249,11 +249,6 @@ def max_registers_per_thread(warps: int) -> int:
     return min(units * REGISTER_ALLOCATION // WARP, MAX_REGISTERS_PER_THREAD)
 
 
-def known_architectures() -> tuple[str, ...]:
-    """Those of the table, oldest first."""
-    return tuple(known.arch for known in _KNOWN)
-
-
 def nearest(arch: Architecture) -> Limits:
     """The limits in the table of the nearest architecture: of the same major number before others; of two the newer."""
     major, minor = arch.compute_capability
@@ -262,7 +257,7 @@ def nearest(arch: Architecture) -> Limits:
         number = 10 * known.compute_capability[0] + known.compute_capability[1]
         return abs(known.compute_capability[0] - major), abs(number - 10 * major - minor), -number
 
-    return min(_KNOWN, key=distance)
+    return min(KNOWN, key=distance)
 
 
 def _row(
@@ -291,7 +286,7 @@ def _row(
 
 
 # Oldest first. Bytes in flight: what CUB's DeviceTransform asks for.
-_KNOWN = (
+KNOWN = (
     _row(  # V100
         "sm_70", multiprocessors=80, threads=2048, blocks=32, shared_kib=96, per_clock=(64, 32),
         l2_mib=6, ghz=1.53, gb_per_s=900, in_flight_kib=12,

@@ -448,11 +448,6 @@ class CudaCode:
             ask(_ATTRIBUTE.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
         )
 
-    def resident_blocks(self, entry: str, threads_per_block: int, shared_bytes: int = 0) -> int:
-        """How many blocks of a kernel a multiprocessor holds, as the driver says; `shared_bytes` are dynamic."""
-        function = self.function(entry, shared_bytes)
-        return int(call("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads_per_block, shared_bytes))
-
     def function(self, entry: str, shared_bytes: int = 0) -> Any:
         """The driver's handle of a kernel, allowed so many bytes of dynamic shared memory."""
         if entry not in self._functions:

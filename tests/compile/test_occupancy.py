@@ -13,11 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gen.arch import (
+    KNOWN,
     MAX_REGISTERS_PER_THREAD,
     STATIC_SHARED_BYTES,
     WARP,
     Limits,
-    known_architectures,
     max_registers_per_thread,
 )
 from gen.toolchain.headers import headers_folder
@@ -149,7 +149,7 @@ def test_every_field_is_nvidias(
 
 
 def test_every_architecture_of_the_table_is_compared() -> None:
-    assert known_architectures() == tuple(DEVICES)
+    assert [known.arch for known in KNOWN] == list(DEVICES)
     for arch, (shared, threads) in DEVICES.items():
         found = LIMITS[arch]
         assert (found.shared_bytes_per_multiprocessor, found.threads_per_multiprocessor) == (shared * 1024, threads)

@@ -154,7 +154,7 @@ def test_launches_and_what_is_refused(device: CudaDevice) -> None:
         device.load(replace(ADD, cubin=b"no code"))
     code.prepare({}, [add(32, 1, shared_bytes=1000)]).launch({"to": memory.address}, {}, LEGACY_STREAM)  # it opts in
     assert code.attributes("").registers == 14  # attribute 4
-    assert code.resident_blocks("", 256) == 8
+    assert call("cuOccupancyMaxActiveBlocksPerMultiprocessor", code.function(""), 256, 0) == 8
     pending = bindings.CUlimit.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
     before = call("cuCtxGetLimit", pending)
     code.prepare({}, [add(32, 1), add(32, 1, waiting=before + 1)])

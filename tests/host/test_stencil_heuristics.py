@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gen
-from gen.arch import Limits, known_architectures
+from gen.arch import KNOWN, Limits
 from gen.dtypes import F16, F32, F64, DType
 from gen.families.base import Algorithm
 from gen.families.extents import extents_of
@@ -150,7 +150,7 @@ def test_where_f64_has_few_lanes_arithmetic_that_is_repeated_costs_more_than_mem
     assert fused(gen.stencil(gen.box(2, 1)), few) == fused(gen.stencil(gen.box(2, 1)), H200)
 
 
-@pytest.mark.parametrize("arch", known_architectures())
+@pytest.mark.parametrize("arch", [known.arch for known in KNOWN])
 def test_every_architecture_has_likely_variants_whose_warps_are_resident(arch: str) -> None:
     limits = Limits.of(arch)
     spec = gen.stencil(gen.star(2, 1), dtype=F64)
