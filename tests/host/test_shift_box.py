@@ -108,7 +108,7 @@ def test_what_has_no_long_columns_says_so() -> None:
 
 
 def test_untuned_odd_rows_of_bytes_are_turned_by_squares() -> None:
-    for axes, shape, gap in (((2, 1, 0), (129, 4096, 97), 0), ((0, 3, 2, 1), (9, 129, 1000, 61), 0)):
-        spec = TransposeSpec(axes, B8)
+    spec = TransposeSpec((1, 0), B8)
+    for shape, gap in (((129, 524289), 0), ((73896451, 9), 3)):  # of bench/estimates-words-h200.json
         found = Chooser(FAMILY, spec, (), "Some GPU", LIMITS).choose(dict(problem(spec, shape, gap)))
         assert found.variant.algorithm.name == "shift_box"

@@ -173,7 +173,7 @@ def _boxes(spec: TransposeSpec) -> Iterator[tuple[str, Config]]:
             yield "grouped_tile", replace(config, axes=axes, index_bits=32)
     if spec.dtype.size < 4:
         for axes in tried:
-            for words in _word_tiles(axes):
+            for words in _word_tiles(spec.dtype.size, axes):
                 yield "word_tile", words
         for axes in tried:
             yield "shift_box", ShiftBoxConfig(axes=axes, index_bits=32)
@@ -200,9 +200,9 @@ def _tiles_of_groups(size: int) -> Iterator[GroupedTileConfig]:
         yield replace(eight, block_order=Order.ROW)
 
 
-def _word_tiles(axes: int) -> Iterator[WordTileConfig]:
-    """Tiles of 32 and 16 KiB, and higher ones for few columns."""
-    yield WordTileConfig(axes=axes)
+def _word_tiles(size: int, axes: int) -> Iterator[WordTileConfig]:
+    """Tiles of 32 and 16 KiB, and for few columns higher ones: bench/estimates-words-h200.json."""
+    yield WordTileConfig(axes=axes, row_words=40 if size == 1 else 120)
     yield WordTileConfig(axes=axes, tile_words=4096, threads_per_block=128)
     if axes == 2:
         yield WordTileConfig(axes=axes, row_words=120, tile_words=4096, threads_per_block=128)

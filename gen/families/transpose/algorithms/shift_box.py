@@ -40,7 +40,7 @@ _RESIDENT_THREADS = 1024  # for which a multiprocessor has registers
 _FOUND_BYTES = 21 * STEPS  # of shared memory in which threads find where boxes begin
 _CODE = 2400  # instructions of its text, by nvdisasm
 _INDEX = 6.0  # slots of a division of an element's number
-_WAITING = (1.1, 1.8)  # slots that go by for each one, of elements of 1 and of 2 bytes: barriers keep warps in step
+_WAITING = (1.3, 1.65)  # slots that go by for each one, of elements of 1 and of 2 bytes: barriers keep warps in step
 
 
 @dataclass(frozen=True, kw_only=True)

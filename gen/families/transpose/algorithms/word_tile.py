@@ -35,13 +35,17 @@ _BESIDE = 64  # elements of a dense tile beside its own, at most
 _MOST_COLS = 256  # of a tile, whose addresses are kept
 _BANK_CYCLE = 4  # rows of a multiple of so many elements, without padding, would meet few banks
 _OF_AXIS = 14  # instructions of a division and of the steps along an axis
-_OF_VECTOR, _OF_PART = 16, 40  # of a vector that is read, and where rows begin apart
-_OF_WORD, _OF_CONFLICTS, _OF_ENDS = 12, 2, 30  # of a word that is made, by padded rows, and at ends of columns
-_OF_SQUARE = 80  # of those that wait for each other, of a square
+_OF_VECTOR, _OF_PART = 16, 50  # of a vector that is read, and where rows begin apart
+_OF_WORD, _OF_CONFLICTS = 12, 4  # of a word that is made, and more from padded rows
+_OF_ENDS = 7  # of an element of it at an end of a column
+_OF_SQUARE = 160  # of those that wait for each other, of a square
 _SERIAL = 60  # likewise, of an axis
 _ENOUGH_WARPS = 28  # of a multiprocessor, of which fewer wait for themselves
+_CACHED_BYTES = 32 << 20  # of an array whose sectors the second-level cache joins
+_SHORT_COLUMN_BYTES, _SHORT_COLUMN_COST = 256, 2.0  # of a tile's columns, and what memory takes more for shorter ones
+_SHORT_ROW_BYTES, _SHORT_ROW_COST = 64, 1.8  # of its rows
 _REGISTERS = 48
-_CODE = 1000  # instructions of its text that a block fetches
+_CODE = 1500  # instructions of its text that a block fetches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,14 +249,19 @@ class WordTile(MatrixAlgorithm[TransposeSpec, WordTileConfig]):
         inside = rows * cols * others / max(count * high * wide, 1)
         share = min(inside * high * wide / max(min(high, rows) * min(wide, cols), 1), 1.0)
         read, written = sectors_of_groups(spec, extents, high, wide)
-        pitch = wide * spec.dtype.size / _VECTOR if dense else self._pitch(spec, config).at(extents)
+        nbytes = spec.dtype.size
+        if rows * cols * others * nbytes > _CACHED_BYTES and high < rows and high * nbytes < _SHORT_COLUMN_BYTES:
+            written *= _SHORT_COLUMN_COST
+        if wide < cols and wide * nbytes < _SHORT_ROW_BYTES:
+            read *= _SHORT_ROW_COST
+        pitch = wide * nbytes / _VECTOR if dense else self._pitch(spec, config).at(extents)
         vectors = (high * pitch + 1) / threads  # that a thread reads
         of_group = ceil_div(wide, max(_units(config) // (high // grain + 1), 1))
         made = ceil_div(of_group, grain) * grain  # words that it makes
         gaps = extents[spec.operands[0].pitch] > extents[str(spec.operands[0].axes[-1])]
         of_vector = _OF_VECTOR + (_OF_PART if gaps else 0)
         ends = min(2 * high / rows, 1.0) if extents["group_grain"] % grain or alignment % _WORD else 0.0
-        of_word = grain + _OF_WORD + (0 if dense else _OF_CONFLICTS) + _OF_ENDS * ends
+        of_word = grain + _OF_WORD + (0 if dense else _OF_CONFLICTS) + _OF_ENDS * grain * ends
         of_places = ceil_div(wide if dense else high + wide, threads) * (_OF_AXIS * axes + 20)
         resident = resident_blocks(limits, threads, _REGISTERS, self.staged_bytes(spec, config))
         waiting = 0.5 + 0.5 * max(_ENOUGH_WARPS * WARP / (resident * threads), 1.0)
