@@ -159,7 +159,7 @@ def test_rows_that_lie_far_apart_and_few_results_are_right(algorithm: str, label
     "name",
     [
         "10_b32__packed_a2_tpb256_u8", "021_b8__packed_a3_tpb512_u4", "021_b8__packed_a3_tpb512_u4_rwords",
-        "10_b64__skinny_rows_b4096_tpb128",
+        "10_b64__skinny_rows_b4096_tpb128", "021_b8__word_tile_a3_r40_w8192_tpb256_ocol",
         "10_b16__shift_tile_g32_c1_w8_a32_orow", "10_b32_in_place__swap_tile_v4_x32_s4",
         "102_b16__row_copy_x16_tpb256_u2",
     ],
