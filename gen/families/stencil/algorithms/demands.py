@@ -1,8 +1,8 @@
 """What time steps ask of a device, from closed forms: how dispatch ranks the variants of a stencil.
 
 The constants of instructions are counts of the emitted text; where they weigh more than an addition of f32, that says
-by how much less of them a multiprocessor issues in a clock. The times of cold code and of single warps are fits to
-times on an H200 (bench/potholes-h200.json).
+by how much less of them a multiprocessor issues in a clock. The times of cold code, of single warps and of registers
+that hold few cells are fits to the recorded times that `python -m bench.estimates` reads.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from gen.families.stencil.spec import STEPS, StencilSpec
 
 SHUFFLE, LOAD = 2.5, 2.5  # of 32 lanes in a clock: in instructions of which a multiprocessor issues as many in it
 ONE_WARP_CLOCKS = 1.0  # for an instruction of a warp, where few others share its scheduler
+# Of a warp that is alone: from a term of a sum to the next one, and until the cells come that its registers hold.
+_TERM_CLOCKS, _BATCH_CLOCKS = 10.0, 250.0
 _CACHED = 0.4  # of the time that memory takes: what the second-level cache takes for as many bytes
 _CACHED_LATENCY = 0.5  # likewise
-_STEP_SECONDS = 0.5e-6  # of each further launch of one step: until all cells of the step before are seen
 _SHARE_OF_CACHE = 0.8  # that two arrays and a spare one may fill
 _REMEMBERED = 512
 
@@ -40,6 +41,7 @@ class Work:
 
     Attributes:
         terms: of a cell.
+        weights: instructions that move those of 64 bits to registers first.
         slots: that one of them takes, in additions of f32.
         words: of 32 bits of a number.
         cells: of a vector.
@@ -49,6 +51,7 @@ class Work:
     """
 
     terms: int
+    weights: int
     slots: float
     words: int
     cells: int
@@ -64,6 +67,7 @@ def work_of(spec: StencilSpec, limits: Limits) -> Work:
     reach = reach_of(spec)
     return Work(
         terms=spec.operations,
+        weights=2 * spec.operations * (spec.accumulator.size // 4 - 1),
         slots=limits.slots(spec.accumulator),
         words=spec.accumulator.size // 4,
         cells=VECTOR_BYTES // spec.dtype.size,
@@ -82,15 +86,27 @@ def loads_of_rows(spec: StencilSpec, rows: int) -> int:
     return len({(*offset[:-2], offset[-2] + row, offset[-1]) for offset, _ in spec.taps for row in range(rows)})
 
 
+def clocks_alone(work: Work, issued: float, loads: float, lines: float, registers: int) -> float:
+    """Clocks of a warp that is alone, which issues so many instructions, with loads that touch so many lines each.
+
+    Each term of a sum waits for the one before, and cells come in as many batches as registers ask for.
+    """
+    batches = loads * work.words * lines / registers
+    return max(ONE_WARP_CLOCKS * issued, _TERM_CLOCKS * work.terms * work.words) + _BATCH_CLOCKS * batches
+
+
+@lru_cache(_REMEMBERED)
+def rows_of(spec: StencilSpec, rows: int) -> int:
+    """Rows, of all planes, in which the cells lie that so many rows read."""
+    if len(spec.axes) == 1:
+        return 1
+    return len({(*offset[:-2], offset[-2] + row) for offset, _ in spec.taps for row in range(rows)})
+
+
 def moves_vectors(spec: StencilSpec, extents: Extents, alignment: int) -> bool:
     """Whether all rows of both arrays begin at multiples of a vector's bytes."""
     pitches = (extents[name] * spec.dtype.size for name in ("in_pitch", "out_pitch"))
     return gcd(alignment, VECTOR_BYTES, *pitches) == VECTOR_BYTES
-
-
-def rounds_of(seconds: float) -> float:
-    """Rounds of loads that a warp could wait for in so long a time of its own."""
-    return seconds / (1e-6 * COSTS.load_us)
 
 
 def edge_share(extent: int, tile: int) -> float:
@@ -157,12 +173,12 @@ def demand_of_steps(
         max(blocks, 1),
         threads_per_block,
         2 * bytes_in_flight,
-        rounds * of_rounds + launches * rounds_of(clocks / limits.clock_hz),
+        rounds * of_rounds + launches * clocks / (limits.clock_hz * 1e-6 * COSTS.load_us),
         instructions * launches,
         registers,
         shared_bytes,
         launches,
-        written * COLD_SECONDS + launches * last_seconds + (launches - 1) * (_STEP_SECONDS if fused == 1 else 0.0),
+        written * COLD_SECONDS + launches * last_seconds,
     )
 
 
@@ -189,10 +205,10 @@ def least_of_steps(
         rounds: as in `demand_of_steps`, at least.
         tile: rows and columns of cells that threads have and issue for, also where an array has none.
     """
-    again = last_seconds + (_STEP_SECONDS if fused == 1 else 0.0)
+    end_seconds = written * COLD_SECONDS + last_seconds
     return Least(
-        instructions, written * COLD_SECONDS + last_seconds, 0.0, fused, again, threads=threads, resident=resident,
-        rounds=rounds, tile=tile,
+        instructions, end_seconds, 0.0, fused, last_seconds, threads=threads, resident=resident, rounds=rounds,
+        tile=tile,
     )  # fmt: skip
 
 

@@ -36,7 +36,6 @@ from gen.families.stencil.algorithms.demands import (
     SHUFFLE,
     demand_of_steps,
     least_of_steps,
-    rounds_of,
     steps_of_launch,
     work_of,
 )
@@ -50,7 +49,7 @@ CELLS_AT_ONCE = 16  # of a lane on their way, where a segment moves cell by cell
 # In additions of f32:
 _ROUNDING = 2  # a cell that is rounded to f16, and back, two at once
 _LOOP = 4  # a step's counter and branches
-_CLOCKS_OF_ONE_WARP = 1.5  # for an instruction of a warp that has a scheduler for itself
+_CLOCKS_OF_ONE_WARP = 0.55  # for an instruction of a warp that has a scheduler for itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +146,7 @@ class Overlapped(StencilAlgorithm[OverlappedConfig]):
         return demand_of_steps(
             spec, extents, limits, fused=config.steps, blocks=_blocks(spec, config).at(extents),
             threads_per_block=WARP * config.warps, bytes_in_flight=VECTOR_BYTES * config.vectors,
-            rounds=1 + by_cells + rounds_of((steps * a_step + moved) * _CLOCKS_OF_ONE_WARP / limits.clock_hz),
+            rounds=1 + by_cells, clocks=(steps * a_step + moved) * _CLOCKS_OF_ONE_WARP,
             instructions=steps * a_step + moved, written=a_step + moved,
             registers=min(40 + 2 * cells * work.words, 255), shared_bytes=config.warps * segments,
         )  # fmt: skip

@@ -21,7 +21,7 @@ from gen.arch import WARP
 from gen.dtypes import I32, I64
 from gen.families.base import Extents, Launch, Limits, Plan, with_limits
 from gen.families.config import Config, choice, tunable
-from gen.families.estimates import Demand, Least
+from gen.families.estimates import Demand, Least, resident_blocks
 from gen.families.expr import ONE, Expr, constant, size
 from gen.families.stencil.algorithms.common import (
     COPY_THREADS,
@@ -45,10 +45,10 @@ _SHARED_BYTES = {1: 226 * 1024, 2: 112 * 1024}  # of a block, by the blocks of a
 _AT_ONCE = 4  # cells that a thread loads before it waits for the first
 _LEAST_OWN = 8  # cells of a line that a block writes
 _OFFSET_BYTES = 4  # of an entry of a table of lines
-_BARRIER_CLOCKS, _PLACE_CLOCKS, _TERM_CLOCKS = 300.0, 70.0, 4.5  # of a step; of a thread's cells; of their terms
-_OF_GROUP, _OF_CELL, _ISSUED = 25.0, 4.0, 2.5  # instructions of a thread's cells, of each; issued in a clock
-_NOT_TIMED = 1.5  # over the count, of parts: these were not timed yet
-_MOVED_CLOCKS = 20.0  # of a cell of a thread, to load and to write it
+_BARRIER_CLOCKS, _PLACE_CLOCKS, _TERM_CLOCKS = 520.0, 260.0, 27.0  # of a step; of a thread's cells; of their terms
+_OF_GROUP, _OF_CELL, _ISSUED = 25.0, 2.9, 2.5  # instructions of a thread's cells, of each; issued in a clock
+_MOVED_INSTRUCTIONS, _MOVED_CLOCKS = 150.0, 28.0  # of a cell of a thread, to load and to write it
+_REGISTERS = 32  # of a thread, about
 _STEP_US = 2.2  # that a launch of a step takes at least
 _FEW_STEPS = 4
 
@@ -125,7 +125,7 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         if config.steps:
             return None
         length = extents[image_of(spec).axes[config.along]]
-        us = step_clocks(spec, config, _lines_computed(spec, config, extents), length, 1, Limits.of("sm_90")) / 1700
+        us = step_clocks(spec, config, extents, length, 1, Limits.of("sm_90")) / 1700
         if us > _STEP_US or extents.get(STEPS, 1) < _FEW_STEPS:
             return f"its single block would take about {us:.1f} us per step"
         return None
@@ -215,19 +215,25 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         parts, sizes = _parts(spec, config), with_limits(extents, limits)
         images, own = images_of(spec).at(extents), parts.own.at(sizes)
         blocks = parts.count.at(sizes) * images
-        lines = prod(extents[axis] for axis in image.axes) // max(extents[image.axes[config.along]], 1)
-        used = min(steps * (_used(image, config)), extents[image.axes[config.along]] - own) if config.steps else 0.0
+        lines, _ = _lines(spec, config, extents)
+        length = extents[image.axes[config.along]]
+        used = min(steps * _used(image, config), length - own) if config.steps else 0.0
         loaded = lines * (own + used) / config.threads_per_block
-        resident = max(min(config.blocks_per_sm, -(-blocks // limits.multiprocessors)), 1)
+        shared_bytes = parts.shared_bytes.at(sizes)
+        at_once = resident_blocks(limits, config.threads_per_block, _REGISTERS, shared_bytes)
+        resident = max(min(at_once, -(-blocks // limits.multiprocessors)), 1)
         turns = -(-blocks // (limits.multiprocessors * resident))
-        clocks = step_clocks(spec, config, _lines_computed(spec, config, extents), own + used / 2, resident, limits)
+        # A step computes what the ones after it use up, where there is as much: the mean of all.
+        of_steps = [min(own + left * _used(image, config), length) for left in range(max(round(steps), 1))]
+        cells = sum(of_steps) / len(of_steps) if config.steps else own
+        clocks = step_clocks(spec, config, extents, cells, resident, limits)
         moving = _MOVED_CLOCKS * (-(-loaded // 1))
         return demand_of_steps(
             spec, extents, limits, fused=config.steps or max(extents.get(STEPS, 1), 1), blocks=blocks,
             threads_per_block=config.threads_per_block, bytes_in_flight=_AT_ONCE * spec.dtype.size,
-            rounds=2 + loaded / _AT_ONCE, instructions=120.0 * loaded, written=200 + config.unroll * len(image.taps),
-            registers=64, shared_bytes=parts.shared_bytes.at(sizes),
-            last_seconds=turns * (steps * clocks + moving) / limits.clock_hz * (_NOT_TIMED if config.steps else 1.0),
+            rounds=2 + loaded / _AT_ONCE, instructions=_MOVED_INSTRUCTIONS * loaded,
+            written=200 + config.unroll * len(image.taps), registers=_REGISTERS, shared_bytes=shared_bytes,
+            last_seconds=turns * (steps * clocks + moving) / limits.clock_hz,
         )  # fmt: skip
 
     @override
@@ -237,39 +243,43 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         blocks = 1 if config.steps == 0 and image_of(spec) == spec else limits.multiprocessors
         cells = WARP * config.unroll * max(config.cells_across, 1) * blocks
         frozen = any("frozen" in ends for ends in spec.ends)  # cells of which steps do not compute
-        share = (_NOT_TIMED if config.steps else 1.0) / limits.clock_hz
+        a_step = _BARRIER_CLOCKS + _PLACE_CLOCKS + known.of_terms * (not frozen)
         return least._replace(
-            step_seconds=share * (_BARRIER_CLOCKS + known.of_places * (not frozen)),
-            cell_seconds=0.0 if frozen else share * known.of_warp / cells,
+            step_seconds=a_step / limits.clock_hz,
+            cell_seconds=0.0 if frozen else known.of_warp / cells / limits.clock_hz,
         )
 
 
 def step_clocks(
-    spec: StencilSpec, config: ResidentConfig, lines: int, cells: float, resident: int, limits: Limits
+    spec: StencilSpec, config: ResidentConfig, extents: Extents, cells: float, resident: int, limits: Limits
 ) -> float:
     """About what a step of so many cells of each line takes a multiprocessor that has so many blocks.
 
     Shared memory delivers a word to each lane of a warp in a clock.
     """
     known = _clocks(spec, config, limits)
-    groups = lines // max(config.cells_across, 1) * -(-cells // config.unroll)
-    own = -(-groups // config.threads_per_block)
-    return max(resident * (groups / WARP) * known.of_warp, own * known.of_places) + _BARRIER_CLOCKS
+    lines, computed = _lines(spec, config, extents)
+    groups = -(-cells // config.unroll) / max(config.cells_across, 1)
+    of_warps = resident * computed * groups / WARP * known.of_warp
+    a_turn = _PLACE_CLOCKS + known.of_terms * computed / max(lines, 1)
+    return max(of_warps, -(-lines * groups // config.threads_per_block) * a_turn) + _BARRIER_CLOCKS
 
 
 class _Clocks(NamedTuple):
-    """Clocks of a step: a multiprocessor's for a warp, of a group of cells a lane, and a thread's for one group."""
+    """Clocks of a step: a multiprocessor's for a warp, of a group of cells a lane, and a thread's for one's terms."""
 
     of_warp: float
-    of_places: float
+    of_terms: float
 
 
 @lru_cache(512)
 def _clocks(spec: StencilSpec, config: ResidentConfig, limits: Limits) -> _Clocks:
     work, across = work_of(spec, limits), max(config.cells_across, 1)
     loads, columns = _loads(image_of(spec), config)
-    instructions = loads + columns + config.unroll * across * (work.terms * work.slots + _OF_CELL) + _OF_GROUP
-    return _Clocks(max(loads * work.words, instructions / _ISSUED), _PLACE_CLOCKS + _TERM_CLOCKS * work.terms * across)
+    instructions = (
+        loads + columns + work.weights + config.unroll * across * (work.terms * work.slots + _OF_CELL) + _OF_GROUP
+    )
+    return _Clocks(max(loads * work.words, instructions / _ISSUED), _TERM_CLOCKS * work.terms * across)
 
 
 @dataclass(frozen=True)
@@ -346,14 +356,13 @@ def _loads(image: StencilSpec, config: ResidentConfig) -> tuple[int, int]:
     return len(places) + tables, 2 * len(lines)
 
 
-def _lines_computed(spec: StencilSpec, config: ResidentConfig, extents: Extents) -> int:
-    """Lines that are not frozen."""
-    image, count = image_of(spec), 1
-    rim = rim_of(image)
-    for axis in _others(image, config):
-        if axis >= 0:
-            count *= max(extents[image.axes[axis]] - rim.before[axis] - rim.after[axis], 0)
-    return count
+def _lines(spec: StencilSpec, config: ResidentConfig, extents: Extents) -> tuple[int, int]:
+    """All lines, and those that are not frozen."""
+    image = image_of(spec)
+    rim, others = rim_of(image), [axis for axis in _others(image, config) if axis >= 0]
+    lengths = [extents[image.axes[axis]] for axis in others]
+    inner = (max(length - rim.before[axis] - rim.after[axis], 0) for axis, length in zip(others, lengths, strict=True))
+    return prod(lengths), prod(inner)
 
 
 def _used(image: StencilSpec, config: ResidentConfig) -> int:

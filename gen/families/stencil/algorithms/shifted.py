@@ -40,7 +40,6 @@ from gen.families.stencil.algorithms.demands import (
     demand_of_steps,
     edge_share,
     least_of_steps,
-    rounds_of,
     work_of,
 )
 from gen.families.stencil.shapes import edge_extents, extents_of
@@ -132,7 +131,7 @@ class Shifted(StencilAlgorithm[ShiftedConfig]):
         return demand_of_steps(
             spec, extents, limits, blocks=tiles.count.at(extents) * images_of(spec).at(extents),
             threads_per_block=WARP * config.warps, bytes_in_flight=known.bytes_in_flight,
-            rounds=known.rounds + (at_ends > 0) + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz),
+            rounds=known.rounds + (at_ends > 0), clocks=ONE_WARP_CLOCKS * instructions,
             instructions=instructions, written=known.vectors, registers=known.registers,
         )  # fmt: skip
 

@@ -32,10 +32,9 @@ from gen.families.stencil.algorithms.common import (
 )
 from gen.families.stencil.algorithms.demands import (
     LOAD,
-    ONE_WARP_CLOCKS,
+    clocks_alone,
     demand_of_steps,
     least_of_steps,
-    rounds_of,
     work_of,
 )
 from gen.families.stencil.shapes import edge_extents, extents_of
@@ -43,10 +42,10 @@ from gen.families.stencil.spec import StencilSpec
 
 _PLACES = 2**31  # of 32 bits
 _MOST_TERMS = 700  # of a thread, all written out: more leave the instruction cache
-_OTHER_INSTRUCTIONS = 70  # of a thread, divisions among them
+_OTHER_INSTRUCTIONS = 35  # of a thread, divisions among them
 _OF_PLACE = {"constant": 5, "frozen": 6, "nearest": 6, "wrap": 12, "reflect": 12, "mirror": 12}  # to find it inside
-_WAIT_SECONDS = 0.15e-6  # for a plane that is read, of the last stacks
-_REGISTERS = 64  # of a thread, about
+_WAIT_SECONDS = 0.055e-6  # for a plane that is read, of the last stacks
+_REGISTERS = 40  # of a thread, about
 _BANK_BYTES = 128  # that all banks of a first-level cache deliver at once
 
 
@@ -145,12 +144,12 @@ class Stacked(StencilAlgorithm[StackedConfig]):
         kept = 4 * positions * spec.dtype.size * (known.high + config.unroll) < limits.l2_bytes
         alone = known.alone + ((inner + outer) * known.each + of_places) + 4 * config.unroll
         requests = (inner + outer) * known.loads + config.unroll
-        instructions = (alone + requests * LOAD * lines) * stacks / (blocks * config.threads_per_block)
+        busy = stacks / (blocks * config.threads_per_block)
         return demand_of_steps(
             spec, extents, limits, blocks=blocks, threads_per_block=config.threads_per_block,
             bytes_in_flight=spec.dtype.size * config.unroll,
-            rounds=1 + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz), instructions=instructions,
-            written=alone, registers=_REGISTERS,
+            rounds=1, clocks=clocks_alone(work_of(spec, limits), alone, requests, lines, _REGISTERS),
+            instructions=busy * max(alone, LOAD * requests * lines), written=alone, registers=_REGISTERS,
             moved_share=1.0 if kept else 1 + (known.high - 1) / (2 * config.unroll),
             last_seconds=_WAIT_SECONDS * (known.high + config.unroll),
         )  # fmt: skip
@@ -160,9 +159,9 @@ class Stacked(StencilAlgorithm[StackedConfig]):
         """Where all read inside only, or none does."""
         known = _instructions(spec, config, limits)
         alone = known.alone + known.each + min(2 * known.rows, known.folded) + 4 * config.unroll
-        requests = (known.loads + config.unroll) * LOAD * max(WARP * spec.dtype.size / _BANK_BYTES, 1.0)
+        requests = (known.loads + config.unroll) * max(WARP * spec.dtype.size / _BANK_BYTES, 1.0)
         last = _WAIT_SECONDS * (known.high + config.unroll)
-        return least_of_steps((alone + requests) / config.unroll, alone, last_seconds=last)
+        return least_of_steps(max(alone, LOAD * requests) / config.unroll, alone, last_seconds=last)
 
     def bytes_in_flight(self, spec: StencilSpec, config: StackedConfig) -> int:
         """The cells of its stack: their neighbours are other threads' cells."""
@@ -200,7 +199,7 @@ def _instructions(spec: StencilSpec, config: StackedConfig, limits: Limits) -> _
         loads=loads,
         rows=rows,
         alone=_OTHER_INSTRUCTIONS + _OF_PLACE[first] * (high + config.unroll - 1),
-        each=loads * (1 + work.converted) + work.terms * config.unroll * work.slots,
+        each=loads * (1 + work.converted) + work.terms * config.unroll * work.slots + work.weights,
         folded=folded + (2 + checks) * loads,
     )
 

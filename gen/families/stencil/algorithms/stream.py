@@ -40,14 +40,13 @@ from gen.families.stencil.algorithms.demands import (
     demand_of_steps,
     edge_share,
     least_of_steps,
-    rounds_of,
     work_of,
 )
 from gen.families.stencil.shapes import edge_cases_of
 from gen.families.stencil.spec import StencilSpec
 
 BESIDE = 10  # instructions of the first and last lanes for a cell beside the warp's
-SLOW_TERM = 25  # instructions of a term of a cell that is computed by itself
+SLOW_TERM = 9  # instructions of a term of a cell that is computed by itself
 SLOW_SECONDS = 0.4e-6  # of a row of its neighbours
 BLOCKS_AT_ONCE = 8  # of a multiprocessor, about
 _MOST_SLOW = 0.25  # of all cells
@@ -140,7 +139,7 @@ class Stream(StencilAlgorithm[StreamConfig]):
         return demand_of_steps(
             spec, extents, limits, blocks=blocks,
             threads_per_block=WARP * config.warps_across * config.warps_down, bytes_in_flight=known.bytes_in_flight,
-            rounds=known.rounds + at_ends + rounds_of(ONE_WARP_CLOCKS * vectors / limits.clock_hz),
+            rounds=known.rounds + at_ends, clocks=ONE_WARP_CLOCKS * vectors,
             instructions=vectors * (1 - share) + known.slow * share, written=vectors if share < 1 else known.slow_term,
             registers=known.registers, last_seconds=waits * SLOW_SECONDS / max(waves, 1.0),
         )  # fmt: skip

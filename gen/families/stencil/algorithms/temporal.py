@@ -43,7 +43,6 @@ from gen.families.stencil.algorithms.demands import (
     Work,
     demand_of_steps,
     least_of_steps,
-    rounds_of,
     steps_of_launch,
     work_of,
 )
@@ -54,11 +53,11 @@ MAX_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
 ROWS_AHEAD = 4  # on their way to shared memory
 _MAX_UNROLLED_ROWS = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
-# Clocks of a warp for a row, for each term of a lane in it, and for each word that comes from another lane; rounds of
-# loads that a launch waits for; rows inside that take as long as one of a warp at an end, and instructions issued for a
-# term: by a fit to times on an H200 (bench/estimates-stencil-h200.json) and an H100 (bench/depths-h100.json).
-_CLOCKS_A_ROW, _CLOCKS_A_TERM, _CLOCKS_A_SHUFFLE, _ROUNDS = 134.0, 1.74, 6.25, 8.9
-_SLOW_ROW, _ISSUED_FOR_A_TERM = 2.7, 0.905
+# Clocks of a warp for a row, for each level of it, for each term of a lane in it, and for each word that comes from
+# another lane; rounds of loads that a launch waits for; rows inside that take as long as one of a warp at an end, and
+# instructions issued for a term: by a fit to the recorded times of `python -m bench.estimates`.
+_CLOCKS_A_ROW, _CLOCKS_A_LEVEL, _CLOCKS_A_TERM, _CLOCKS_A_SHUFFLE, _ROUNDS = 20.0, 10.7, 1.7, 6.0, 7.0
+_SLOW_ROW, _ISSUED_FOR_A_TERM = 2.7, 0.7
 END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as long
 
 
@@ -147,20 +146,20 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         work = work_of(spec, limits)
         planned, sizes = Blocks.of(spec, config), with_limits(extents, limits)
         blocks = planned.count.at(sizes) * images_of(spec).at(sizes)
-        strips, used_up = planned.strips.at(sizes), config.steps * (work.mirrored.high - 1)
-        rows = _rows_of_warp(extents, strips, used_up)
+        strips = planned.strips.at(sizes)
+        rows = _rows_of_warp(spec, config, extents, strips)
         # Where strips are short, warps at the ends take longest: for what their steps use up, too.
-        at_ends = _SLOW_ROW * _rows_of_warp(extents, strips * END_STRIPS, used_up)
+        at_ends = _SLOW_ROW * _rows_of_warp(spec, config, extents, strips * END_STRIPS)
         depth = steps_of_launch(extents, config.steps)
         terms = work.terms * depth * cells_of_lane(spec, config) * work.words
         shuffled = 2 * work.mirrored.side * depth * work.words
-        clocks = max(rows, at_ends) * (_CLOCKS_A_ROW + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled)
+        of_levels = _CLOCKS_A_LEVEL * depth + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled
+        clocks = max(rows, at_ends) * (_CLOCKS_A_ROW + of_levels)
         return demand_of_steps(
             spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=WARP,
             bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD,
-            rounds=_ROUNDS + rounds_of(clocks / limits.clock_hz),
-            instructions=_issued_for_a_row(work, terms) * rows, written=terms * work.mirrored.high,
-            registers=_registers(spec, config),
+            rounds=_ROUNDS, clocks=clocks, instructions=_issued_for_a_row(work, terms) * rows,
+            written=terms * work.mirrored.high, registers=_registers(spec, config),
         )  # fmt: skip
 
     @override
@@ -192,12 +191,18 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         work, depth = work_of(spec, limits), steps_of_launch(extents, config.steps)
         strips = Blocks.of(spec, config).strips.at(with_limits(extents, limits))
         terms = work.terms * depth * cells_of_lane(spec, config) * work.words
-        return _issued_for_a_row(work, terms) * _rows_of_warp(extents, strips, config.steps * (work.mirrored.high - 1))
+        return _issued_for_a_row(work, terms) * _rows_of_warp(spec, config, extents, strips)
 
 
-def _rows_of_warp(extents: Extents, strips: int, used_up: int) -> int:
-    """How many rows a warp passes through in one of so many strips, those that its steps use up too."""
-    return -(-extents["rows"] // max(strips, 1)) + used_up
+def _rows_of_warp(spec: StencilSpec, config: Fused, extents: Extents, strips: int) -> int:
+    """How many rows a warp passes through in one of so many strips, those that its steps use up too.
+
+    Above the first row there are none, unless rows wrap.
+    """
+    reach, rows = mirrored_reach_of(spec), extents["rows"]
+    own = -(-rows // max(strips, 1))
+    above = config.steps * reach.up if image_of(spec).boundaries[0] == "wrap" else rows - own
+    return own + config.steps * reach.down + min(config.steps * reach.up, above)
 
 
 def _issued_for_a_row(work: Work, terms: float) -> float:

@@ -33,13 +33,13 @@ from gen.families.stencil.algorithms.common import (
 )
 from gen.families.stencil.algorithms.demands import (
     LOAD,
-    ONE_WARP_CLOCKS,
+    clocks_alone,
     computed_share,
     demand_of_steps,
     edge_share,
     least_of_steps,
     loads_of_rows,
-    rounds_of,
+    rows_of,
     work_of,
 )
 from gen.families.stencil.shapes import edge_cases_of
@@ -48,9 +48,13 @@ from gen.families.stencil.spec import StencilSpec
 _MAX_UNROLLED_TERMS = 343  # of a cell, all written out: more take NVRTC long to compile
 _MAX_INNER_TERMS = 64  # of a thread in three axes, to be written out twice: inside, and where places are folded
 _PLACES_OF_32_BITS = 2**31  # those outside, of neighbours, counted too
-_OTHER_INSTRUCTIONS = 30  # of a thread, before its first load and after its last
-_REGISTERS = 40  # of a thread
-_OF_SHORT_ROW = 0.5  # lines that a request touches for each of its rows
+_OTHER_INSTRUCTIONS = 15  # of a thread, before its first load and after its last
+_LEAST_REGISTERS, _OTHER_REGISTERS, _MOST_REGISTERS = 32, 16, 96  # of a thread; beside those for places outside
+_COPY_CLOCKS = 420.0  # of a frozen cell of a thread: each is stored before the next one is loaded
+# Of a weight in a loop over planes: instructions for each row; clocks of a warp that is alone, times bits of a place.
+_LOOPED_INSTRUCTIONS, _LOOPED_CLOCKS = 2.2, 1150.0
+_CACHED_INSTRUCTIONS, _UNCACHED = 1300, 1.4  # that a first-level cache holds; how much longer others take
+_OF_SHORT_ROW = 0.74  # lines that a request touches for each of its rows
 _WEIGHTS_HELP = "memory of the weights: literals in the code, global or constant memory"
 
 
@@ -191,17 +195,17 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         if axes > 2:
             of_planes = min(known.beyond_planes / max(extents["planes"], 1), 1.0)
             at_ends = at_ends + (1 - at_ends) * of_planes if known.tests_inner else 1.0
-        folded = at_ends * known.folded
-        own = known.loaded + folded
-        copied = _OTHER_INSTRUCTIONS + known.copied * (1 - computed)
-        written = known.written + folded if computed > 0 else 0.0
-        longest = copied + (own if computed > 0 else 0.0)  # of the warps that all others wait for
+        own, copied = known.loaded + at_ends * known.folded, _OTHER_INSTRUCTIONS + known.copied * (1 - computed)
+        blocks, threads = _tiles(spec, config).count.at(extents), config.block_x * config.block_y
+        busy = _busy_warps(spec, config, extents) / max(blocks * threads // WARP, 1)
         return demand_of_steps(
-            spec, extents, limits, blocks=_tiles(spec, config).count.at(extents),
-            threads_per_block=config.block_x * config.block_y, bytes_in_flight=spec.dtype.size * config.unroll,
-            rounds=1 + rounds_of(ONE_WARP_CLOCKS * longest / limits.clock_hz), instructions=copied + own * computed,
-            written=written + _OTHER_INSTRUCTIONS, registers=_REGISTERS,
-            moved_share=known.moved_share if extents["cols"] > config.block_x else 1.0,
+            spec, extents, limits, blocks=blocks, threads_per_block=threads,
+            bytes_in_flight=spec.dtype.size * config.unroll, rounds=1,
+            clocks=copied + (known.alone + at_ends * known.folded if computed > 0 else 0.0)
+            + (_COPY_CLOCKS * config.unroll if computed < 1 else 0.0),
+            instructions=busy * (copied + own * computed) + (1 - busy) * _OTHER_INSTRUCTIONS,
+            written=_OTHER_INSTRUCTIONS + (known.written + at_ends * known.folded if computed > 0 else 0.0),
+            registers=known.registers, moved_share=known.moved_share if extents["cols"] > config.block_x else 1.0,
         )  # fmt: skip
 
     @override
@@ -211,13 +215,11 @@ class Naive(StencilAlgorithm[NaiveConfig]):
         of_thread, written = known.loaded, known.written
         if any("frozen" in ends for ends in spec.ends):
             of_thread, written = min(of_thread, known.copied), 0.0
-        tiles, threads = _tiles(spec, config), config.block_x * config.block_y
+        threads = config.block_x * config.block_y
         instructions = _OTHER_INSTRUCTIONS + of_thread
         return least_of_steps(
             instructions / config.unroll, written + _OTHER_INSTRUCTIONS, threads=1 / config.unroll,
-            resident=threads * resident_blocks(limits, threads, _REGISTERS, 0),
-            rounds=1 + rounds_of(ONE_WARP_CLOCKS * instructions / limits.clock_hz),
-            tile=(config.unroll if len(spec.axes) == 3 else tiles.tile_rows, tiles.tile_cols),
+            resident=threads * resident_blocks(limits, threads, known.registers, 0),
         )  # fmt: skip
 
     def bytes_in_flight(self, spec: StencilSpec, config: NaiveConfig) -> int:
@@ -322,9 +324,11 @@ class _Instructions(NamedTuple):
         beyond_planes: planes that do.
         tests_inner: whether threads tell whether all that they read lies inside.
         loaded: with loads and stores, where all of it does.
+        alone: clocks of a warp that is alone, for that.
         written: of the text, for that.
         folded: more where places are folded.
         copied: of a thread that copies.
+        registers: of a thread, about.
         moved_share: bytes that move for each one of the cells, where a row has several blocks.
     """
 
@@ -333,9 +337,11 @@ class _Instructions(NamedTuple):
     beyond_planes: int
     tests_inner: bool
     loaded: float
+    alone: float
     written: float
     folded: int
     copied: float
+    registers: int
     moved_share: float
 
 
@@ -344,19 +350,40 @@ def _instructions(spec: StencilSpec, config: NaiveConfig, limits: Limits) -> _In
     work, loads, unroll = work_of(spec, limits), loads_of_rows(spec, config.unroll), config.unroll
     # A request of a warp of several short rows touches as many lines; one of f64 always touches two.
     lines = max(_OF_SHORT_ROW * min(spec.dtype.size / 3, 1.0) * WARP / config.block_x, spec.dtype.size / 4, 1.0)
-    each = loads * (1 + 0.3 * work.converted) + work.terms * unroll * work.slots
-    of_place, of_address = (4, 2) if config.index_bits == 32 else (8, 5)
+    places = work.reach.deep + work.reach.high + unroll + work.reach.wide
+    registers = min(max(_OTHER_REGISTERS + places * config.index_bits // 32, _LEAST_REGISTERS), _MOST_REGISTERS)
+    of_place, of_address, of_row = (4, 2, 2) if config.index_bits == 32 else (8, 5, 8)
+    terms = work.terms * unroll
+    issued = loads * (1 + work.converted) + terms * work.slots + work.weights + of_row * rows_of(spec, unroll)
+    written = loads * (2 + work.converted) + terms
+    if loads * (1 + work.converted) + terms > _CACHED_INSTRUCTIONS:
+        issued *= _UNCACHED
+    alone = clocks_alone(work, issued, loads, lines, registers)
+    if len(spec.taps) > _MAX_UNROLLED_TERMS:  # a loop over planes, which looks at weights of zero too
+        issued = _LOOPED_INSTRUCTIONS * unroll * prod(spec.shape)
+        alone = _LOOPED_CLOCKS / config.index_bits * work.words * prod(spec.shape)
     return _Instructions(
         along=config.block_x * (1 if len(spec.axes) > 1 else config.block_y * unroll),
         high=unroll + work.reach.high,
         beyond_planes=work.reach.deep - 1,
         tests_inner=_tests_inner(spec, config),
-        loaded=each + (loads + unroll) * LOAD * lines,
-        written=each + loads,
-        folded=(work.reach.deep + work.reach.high + unroll + work.reach.wide) * of_place + loads * of_address,
+        loaded=max(issued, LOAD * (loads + unroll) * lines),
+        alone=alone,
+        written=written,
+        folded=places * of_place + loads * of_address,
         copied=2 * unroll * LOAD,
-        moved_share=1 + SECTOR_BYTES / 2 / (config.block_x * spec.dtype.size),  # two blocks have those at their ends
+        registers=registers,
+        moved_share=1 + SECTOR_BYTES / 4 / (config.block_x * spec.dtype.size),  # some are fetched by two blocks
     )
+
+
+def _busy_warps(spec: StencilSpec, config: NaiveConfig, extents: Extents) -> int:
+    """Warps of which any thread has a cell."""
+    if len(spec.axes) == 1:
+        return -(-extents["cols"] // (WARP * config.unroll))
+    groups = extents.get("planes", 1) * -(-extents["rows"] // config.unroll)
+    wide = min(config.block_x, WARP)
+    return -(-groups * wide // WARP) * -(-extents["cols"] // wide)
 
 
 @lru_cache(512)
