@@ -23,7 +23,7 @@ from tests.strategies import not_simplest
 RANKS = range(1, MAX_AXES + 1)
 # Parts of the profile's, for each number of axes: g++ builds a kernel or two for every order of axes that is drawn, and
 # would for every one that shrinking tries.
-FETCHED_CODE = 1 << 17  # bytes of an array that takes no longer than a long text: single elements may be moved
+FETCHED_CODE = 1 << 19  # bytes of an array that takes no longer than a long text: single elements may be moved
 EXAMPLES = max(settings().max_examples // 16, 1)
 ROUND_TRIPS = max(settings().max_examples // 25, 1)
 UNSHRUNK = tuple(phase for phase in Phase if phase not in (Phase.shrink, Phase.explain))
