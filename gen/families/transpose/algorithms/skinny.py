@@ -34,8 +34,9 @@ from gen.families.transpose.algorithms.demands import memory, piece_demand, tile
 from gen.families.transpose.algorithms.packed import inverse
 from gen.families.transpose.spec import TransposeSpec
 
-_SMALL_SLOTS, _SMALL_SLOTS_BETWEEN_WORDS, _FEW_COLS_SLOTS = 22.0, 36.0, 20.0
-"""Slots for an element of less than a word: in rows that begin at words, in others, and in few columns."""
+_SMALL_SLOTS, _SMALL_SLOTS_BETWEEN_WORDS, _FEW_COLS_SLOTS, _ODD_COLS_OF_BYTES_SLOTS = 22.0, 36.0, 20.0, 13.0
+"""Slots for an element of less than a word: in rows that begin at words, in others, in few columns, and in few columns
+of bytes, an odd number, whose words lie in different banks: bench/estimates-words-h200.json."""
 _ENDS_AGAIN = 1.08  # what memory takes for sectors that pieces of two blocks share
 MAX_SKINNY_EXTENT = 64
 """So many rows or columns are few."""
@@ -175,7 +176,8 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
         length = self.length(spec, config).at(extents)
         in_cols, pitch = config.few is Few.COLS, "out_pitch" if config.few is Few.COLS else "in_pitch"
         by_vectors, by_words = (whole_vectors(spec, extents, alignment, width, pitch) for width in (16, 4))
-        of_small = _FEW_COLS_SLOTS if in_cols else _SMALL_SLOTS if by_words else _SMALL_SLOTS_BETWEEN_WORDS
+        of_cols = _ODD_COLS_OF_BYTES_SLOTS if size == 1 and few % 2 else _FEW_COLS_SLOTS
+        of_small = of_cols if in_cols else _SMALL_SLOTS if by_words else _SMALL_SLOTS_BETWEEN_WORDS
         of_element = of_small if size < 4 else 4 * memory(size) + 10
         loads = few * length * size / (16 if in_cols or by_vectors else max(size, 4) if by_words else size)
         each = few * length * size / loads
