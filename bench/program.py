@@ -11,9 +11,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
 
-from gen.cli.common import status_of
+import typer
+
+from gen.cli.app import errors_told
 from gen.emit.render import render
-from gen.errors import DeviceError, GenError
+from gen.errors import DeviceError
 from gen.families.base import Variant
 from gen.gpu import device
 from gen.toolchain.compiled import Compiled
@@ -38,13 +40,10 @@ class Named(Protocol):
 def ended(program: Callable[[], int]) -> int:
     """Runs a program; gives its exit status. What a user can cause ends in one message, no traceback."""
     try:
-        return program()
-    except GenError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return status_of(error)
-    except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
-        return 130
+        with errors_told():
+            return program()
+    except typer.Exit as end:
+        return end.exit_code
 
 
 def as_called(program: str) -> str:

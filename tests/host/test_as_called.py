@@ -41,15 +41,18 @@ def test_a_call_is_told_with_all_that_narrows_it(words: list[str], said: str, mo
         (RunError("The GPU", "must answer", "nothing"), 1, "error: The GPU must answer (got nothing)\n"),
         (SpecError("The spec", "must be one"), 2, "error: The spec must be one\n"),
         (KeyboardInterrupt(), 130, "Stopped.\n"),
+        (FileNotFoundError(2, "No such file", "times.json"), 1, "error: times.json cannot be used: No such file\n"),
+        (BrokenPipeError(32, "Broken pipe"), 141, ""),
     ],
     ids=str,
 )
 def test_a_program_ends_in_one_message(
-    raised: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
+    raised: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def program() -> int:
         raise raised
 
+    monkeypatch.setattr("gen.cli.app._forget_output", lambda: None)  # stdout is pytest's
     assert ended(program) == status
     assert capsys.readouterr() == ("", said)
     assert ended(lambda: 3) == 3
