@@ -43,6 +43,7 @@ from gen.families.stencil.algorithms.demands import (
     Work,
     demand_of_steps,
     least_of_steps,
+    moves_vectors,
     steps_of_launch,
     work_of,
 )
@@ -53,11 +54,11 @@ MAX_EXTENT = 2**31 - 2**20  # rows and columns are counted in 32 bits
 ROWS_AHEAD = 4  # on their way to shared memory
 _MAX_UNROLLED_ROWS = 72  # levels of a round that are written out: more, and the loop leaves the instruction cache
 EDGE_COST = 3  # rows inside that take as long as one at an end
-# Clocks of a warp for a row, for each level of it, for each term of a lane in it, and for each word that comes from
-# another lane; rounds of loads that a launch waits for; rows inside that take as long as one of a warp at an end, and
-# instructions issued for a term: by a fit to the recorded times of `python -m bench.estimates`.
-_CLOCKS_A_ROW, _CLOCKS_A_LEVEL, _CLOCKS_A_TERM, _CLOCKS_A_SHUFFLE, _ROUNDS = 20.0, 10.7, 1.7, 6.0, 7.0
-_SLOW_ROW, _ISSUED_FOR_A_TERM = 2.7, 0.7
+# Clocks of a warp for a row, for each term of a lane in it, and for each word that comes from another lane; rounds of
+# loads that a launch waits for; rows inside that take as long as one of a warp at an end, and instructions issued for a
+# term, and for a cell that moves alone, by a fit to the recorded times of `python -m bench.estimates`.
+_CLOCKS_A_ROW, _CLOCKS_A_TERM, _CLOCKS_A_SHUFFLE, _ROUNDS = 20.0, 1.7, 6.0, 8.75
+_SLOW_ROW, _ISSUED_FOR_A_TERM, _ISSUED_FOR_A_CELL = 2.16, 0.905, 8.0
 END_STRIPS = 3  # at the ends of the rows a strip takes two to three times as long
 
 
@@ -153,12 +154,14 @@ class Temporal(StencilAlgorithm[TemporalConfig]):
         depth = steps_of_launch(extents, config.steps)
         terms = work.terms * depth * cells_of_lane(spec, config) * work.words
         shuffled = 2 * work.mirrored.side * depth * work.words
-        of_levels = _CLOCKS_A_LEVEL * depth + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled
-        clocks = max(rows, at_ends) * (_CLOCKS_A_ROW + of_levels)
+        # Where rows are not aligned, cells move to shared memory one by one.
+        single = 0 if moves_vectors(spec, extents, alignment) else cells_of_lane(spec, config)
+        clocks = max(rows, at_ends) * (_CLOCKS_A_ROW + _CLOCKS_A_TERM * terms + _CLOCKS_A_SHUFFLE * shuffled)
         return demand_of_steps(
             spec, extents, limits, fused=config.steps, blocks=blocks, threads_per_block=WARP,
             bytes_in_flight=VECTOR_BYTES * config.vectors * ROWS_AHEAD,
-            rounds=_ROUNDS, clocks=clocks, instructions=_issued_for_a_row(work, terms) * rows,
+            rounds=_ROUNDS, clocks=clocks,
+            instructions=(_issued_for_a_row(work, terms) + _ISSUED_FOR_A_CELL * single) * rows,
             written=terms * work.mirrored.high, registers=_registers(spec, config),
         )  # fmt: skip
 
