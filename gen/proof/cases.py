@@ -20,9 +20,9 @@ from gen.families.extents import byte_bounds, shape_of, sizes_in_words
 
 DEVICE = Limits.of(DEFAULT_ARCH)  # that is played on the CPU
 MULTIPROCESSOR_COUNTS = (1, 2, 3, DEVICE.multiprocessors)  # few make grid-stride loops go round
-# Where arrays begin, as `begins` has it: each alone between vectors of 16 bytes, and both. Up to 3 elements after a
-# boundary, one less than such a vector holds of f32.
-OFFSETS = (0, 11, 9, 4, 14, 1, 12)
+# Where arrays begin, as `begins` has it: each alone between vectors of 16 bytes, and both; of bytes at words, too. At
+# most 15 elements after a boundary, one less than such a vector holds of bytes.
+OFFSETS = (0, *(first + 16 * second for first, second in ((7, 11), (12, 4), (9, 6), (4, 13), (14, 3), (5, 8))))
 MOST_GAP = 9  # elements between rows
 COUNTS = (1, 0, 2, 3, 5, 8, 13)  # of what a call counts, steps for instance
 # The largest extent by the number of axes: small enough for the CPU run.
@@ -143,12 +143,12 @@ class Case:
 
 
 def begins(offset: int, place: int) -> int:
-    """Elements between a 256-byte boundary and an array: the first at a case's offset modulo 4, the next at a quarter.
+    """Elements between a 256-byte boundary and an array: of the first a case's offset modulo 16, of the next its rest.
 
-    So each may begin anywhere whatever the other does: no kernel may take the alignment of one for that of another.
-    Further arrays begin an element after the one that is two before them.
+    So each may begin anywhere whatever the other does: no kernel may take the alignment of one for that of another, nor
+    that of a word of bytes for that of a vector. Further arrays begin an element after the one that is two before them.
     """
-    return (offset // 4 ** (place % 2) + place // 2) % 4 if offset else 0
+    return (offset // 16 ** (place % 2) + place // 2) % 16 if offset else 0
 
 
 DRAWN = 3  # problems of `cases_of` beside the family's own

@@ -266,6 +266,11 @@ MUTANTS = (
     ),
     # strided
     Mutant(
+        "strided: the result of a single block left out", "reduction_sum_f32__strided_tpb64_u4_bpm8_secondpass",
+        END_OF_RESULT, "  } else {\n    write_results(state, n, result, {{ output_names(s) }});\n  }\n}", "  }\n}",
+        WRONG,
+    ),
+    Mutant(
         "strided: carry forgotten", ON_STRIDED_THREE_AXES, AXES, "way.apart.on[axis] + carry", "way.apart.on[axis]",
         WRONG,
     ),

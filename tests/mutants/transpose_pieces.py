@@ -86,6 +86,9 @@ MUTANTS = (
         "few rows: words end with their column", ON_NARROW_ROWS, FEW_ROWS, "filled < kElements;", "filled < 0;", WRONG,
     ),
     Mutant(
+        "few rows: all words of a vector are its first", ON_NARROW_ROWS, FEW_ROWS, '"." ~ field if', '".x" if', WRONG,
+    ),
+    Mutant(
         "few rows: squares past the last row", ON_NARROW_ROWS, FEW_ROWS, "if (square * kElements + e < count) {",
         "if (true) {", OUTSIDE_READ,
     ),
@@ -119,6 +122,11 @@ MUTANTS = (
         (OUTSIDE_WRITE, RACE, WRONG), at="stored vectors",
     ),
     # pieces, which these and small matrices share
+    Mutant(
+        "piece: elements before the first vector of the output left out", ON_NARROW_SMALL, FLAT,
+        "  for (int i = threadIdx.x; i < head; i += kThreadsPerBlock) {\n    to[i] = {{ one }};",
+        "  for (int i = threadIdx.x; i < 0; i += kThreadsPerBlock) {\n    to[i] = {{ one }};", WRONG,
+    ),
     Mutant(
         "piece: one vector too many [2]", ON_FEW_COLS, FLAT, "/ kVector", "/ kVector + 1", OUTSIDE_READ,
         at="last vector",

@@ -367,8 +367,8 @@ class Strided(ReductionAlgorithm[StridedConfig]):
         return beyond_grid(self.blocks_of_plan(spec, config, extents, limits))
 
     def edge_cases(self, spec: ReductionSpec, config: StridedConfig) -> Iterator[Extents]:
-        """Elements apart of which the last of a block's tiles has 1, 2, all but 1 and all; axes that do not merge."""
-        for n in edges(config.threads_per_block * config.unroll):
+        """Elements apart: few, or the last of a block's tiles has 1, 2, all but 1 and all; axes that do not merge."""
+        for n in (5, *edges(config.threads_per_block * config.unroll)):
             if spec.axis:
                 yield lying(spec, 2, n, 1, gap=1, step=2)
             else:

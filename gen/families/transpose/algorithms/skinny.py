@@ -41,7 +41,11 @@ _ENDS_AGAIN = 1.08  # what memory takes for sectors that pieces of two blocks sh
 MAX_SKINNY_EXTENT = 64
 """So many rows or columns are few."""
 # Of what there are few, whole tiles, elements of the long side beyond them, matrices, elements between rows.
-_EDGES = ((2, 0, 2, 1, 0), (7, 1, 1, 1, 3), (3, 0, 31, 3, 5), (MAX_SKINNY_EXTENT, 0, 33, 1, 0))
+# Rows of whole tiles begin at whole vectors, and of 4 elements more at whole words, of elements of any size.
+_EDGES = (
+    (2, 0, 2, 1, 0), (7, 1, 1, 1, 3), (5, 1, 0, 2, 0), (6, 1, 4, 1, 0), (3, 0, 31, 3, 5),
+    (MAX_SKINNY_EXTENT, 0, 33, 1, 0),
+)  # fmt: skip
 
 
 class Few(Enum):
@@ -106,7 +110,7 @@ class Skinny(MatrixAlgorithm[TransposeSpec, SkinnyConfig]):
         return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SkinnyConfig) -> Iterator[Extents]:
-        """Two, several and as many as are few; two of what is long, several matrices, and more than a tile, pitched."""
+        """Two, several and as many as are few; two of what is long, several matrices; whole tiles, and more."""
         for few, tiles, more, many, gap in _EDGES:
             length = tiles * self.length(spec, config).at({config.few.value: few}) + more
             if config.few is Few.COLS:
@@ -250,9 +254,9 @@ class Small(MatrixAlgorithm[TransposeSpec, SmallConfig]):
         return super().unsupported_extents(spec, config, extents, limits)
 
     def edge_cases(self, spec: TransposeSpec, config: SmallConfig) -> Iterator[Extents]:
-        """Two rows, few matrices, matrices of more blocks than one, a matrix that fills a block."""
+        """Two rows, matrices of more blocks than one, a matrix that fills a block, few matrices of whole words."""
         elements = config.piece // spec.dtype.size
-        for rows, cols, many in ((2, 3, 1), (5, 7, elements // 35 + 2), (4, 2, 3), (3, elements // 3, 2)):
+        for rows, cols, many in ((2, 3, 1), (5, 7, elements // 35 + 2), (3, elements // 3, 2), (4, 8, 3)):
             yield turned(spec, rows, cols, many)
 
     @made_once
