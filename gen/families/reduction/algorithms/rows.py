@@ -61,6 +61,9 @@ class RowsConfig(Config):
         return f"a thread would have {loads} loads in flight; registers hold at most 8" if loads > 8 else None
 
 
+SEVERAL_ROWS_INSTRUCTIONS = 60
+"""To choose between rows at once and one by one, which `short_rows` need not: where both read all that they need at
+once it is faster by that or more (bench/estimates-small-reduction-h200.json)."""
 LINE_BYTES, SHORT_RUN_SHARE = (
     128,
     1.12,
@@ -147,7 +150,8 @@ class Rows(ReductionAlgorithm[RowsConfig]):
             vectors=max(vectors / config.group, 1.0) * config.rows_at_once,
             at_once=min(config.unroll, -(-vectors // config.group)) * config.rows_at_once, vec_bytes=config.vec_bytes,
             more_rounds=1.5 * ends,
-            more_instructions=(12 * config.group.bit_length() + 20 * ends + 10 * alone) * config.rows_at_once,
+            more_instructions=(12 * config.group.bit_length() + 20 * ends + 10 * alone) * config.rows_at_once
+            + SEVERAL_ROWS_INSTRUCTIONS * (config.rows_at_once > 1),
             reduces=config.group > WARP, moved_share=SHORT_RUN_SHARE if short else 1.0,
         )  # fmt: skip
 
