@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"threads_per_block": 128}
-// Template: merge/units.cu.jinja, with its partials sha256 220b00cdd51ee0f4
+// Template: merge/units.cu.jinja, with its partials sha256 bf12ccf1107aa629
 //
 // Written by gen: change the template, not this file.
 

@@ -14,7 +14,7 @@
 //           "f32"}
 // Config:   {"blocks_per_sm": 2, "load_modifier": "cs", "threads_per_block": 512, "unroll": 8,
 //           "vec_bytes": 16}
-// Template: reduction/flags.cu.jinja, with its partials sha256 41dcb90d1fd404bc
+// Template: reduction/flags.cu.jinja, with its partials sha256 6772e2d0253d546f
 //
 // Written by gen: change the template, not this file.
 

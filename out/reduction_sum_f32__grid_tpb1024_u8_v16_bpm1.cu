@@ -12,7 +12,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 1, "threads_per_block": 1024, "unroll": 8, "vec_bytes": 16}
-// Template: reduction/grid.cu.jinja, with its partials sha256 add6f82845ab472a
+// Template: reduction/grid.cu.jinja, with its partials sha256 ed97aca941efc3c1
 //
 // Written by gen: change the template, not this file.
 

@@ -14,7 +14,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "group": 256, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/multi_rows.cu.jinja, with its partials sha256 8979cf39042a5069
+// Template: reduction/multi_rows.cu.jinja, with its partials sha256 2e53da6434b94a77
 //
 // Written by gen: change the template, not this file.
 

@@ -9,7 +9,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"block_reduce": "shared", "threads_per_block": 128, "unroll": 4, "vec_bytes": 16}
-// Template: reduction/single.cu.jinja, with its partials sha256 bb39dc0224e59321
+// Template: reduction/single.cu.jinja, with its partials sha256 a540950821476eaf
 //
 // Written by gen: change the template, not this file.
 

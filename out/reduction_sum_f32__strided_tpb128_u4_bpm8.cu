@@ -12,7 +12,7 @@
 // Spec:     {"axis": null, "ddof": 0, "dtype": "f32", "keepdims": false, "op": ["sum"], "result":
 //           "f32"}
 // Config:   {"blocks_per_sm": 8, "threads_per_block": 128, "unroll": 4}
-// Template: reduction/strided.cu.jinja, with its partials sha256 5489be9631488590
+// Template: reduction/strided.cu.jinja, with its partials sha256 b6f1985ee6af9989
 //
 // Written by gen: change the template, not this file.
 

@@ -27,6 +27,7 @@ from gen.proof.host import HostRunner
 from tests.host.reductions import FAMILY, H100, spec
 
 DEEPER = "(a == 0 ? b : b == 0 ? a : (a > b ? a : b) + 1)"
+DEEPER_OF_LANES = "(m2 < 0 ? other : other < 0 ? m2 : fmaxf(m2, other) + 1)"
 MOST_TIMES, MOST_OVER = 1.1, 3  # times as many as are counted, and so many more: ends on both sides, uneven last tiles
 ALGORITHMS = [name for name, algorithm in FAMILY.algorithms.items() if algorithm.not_on_host is None]
 LITERATURE = ("interleaved", "shfl", "tree")
@@ -42,6 +43,11 @@ def counting(made: Variant) -> str:
     if made.spec.op == ("var",):
         both = r"fmaf\(apart \* apart, weights\.between, a\.m2 \+ m2\)"
         body, changes = re.subn(both, "weights.is_first ? m2 : fmaxf(a.m2, m2) + 1", body)
+        # The lanes of a warp add their squares: one without elements is no merge.
+        body = body.replace("fmaf(apart * apart, count, own.m2)", "own.count > 0 ? own.m2 : -1.0f")
+        added = "m2 += __shfl_xor_sync(0xffffffffu, m2, distance);"
+        body = body.replace(added, f"const float other = {added[6:]} m2 = {DEEPER_OF_LANES};")
+        body = body.replace("Moments{total, mean, m2}", "Moments{total, mean, fmaxf(m2, 0.0f)}")
     elif add in body:
         body, changes = body.replace(add, f"{{ return {DEEPER}; }}"), body.count(add)
     else:  # the literature's

@@ -71,7 +71,9 @@ MUTANTS = (
     Mutant("finish: all threads write", ON_SHFL, BLOCK, "if (threadIdx.x == 0) *out", "*out", RACE),
     # The states of a warp and a block, which all reductions but the literature's share.
     Mutant("block: no barrier [5]", ON_GRID, STATE, "", "", (RACE, UNINITIALISED), at="barrier"),
-    Mutant("block: first distance 8", ON_GRID, STATE, "kCount / 2; dist", "kCount / 4; dist", WRONG),
+    Mutant(
+        "block: first distance 8", ON_GRID, STATE, "kCount / 2; dist", "kCount / 4; dist", WRONG, at="first distance",
+    ),
     Mutant("block: one warp too many", ON_GRID, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),
     Mutant("block: last warp left out", ON_GRID, STATE, "x < kWarps ?", "x < kWarps - 1 ?", WRONG),
     # identities, which only arrays of one value show
@@ -106,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "moments: squares less those between means", ON_VARIANCE, STATE,
-        "(apart * apart,", "(-apart * apart,", WRONG,
+        "(apart * apart, weights", "(-apart * apart, weights", WRONG,
     ),
     Mutant(
         "sum: the other way round", ON_ROWS_OF_SUMS, STATE,

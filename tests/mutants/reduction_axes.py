@@ -24,7 +24,7 @@ FLAT_COLUMNS, FLAT_ROWS = "reduction/flat_columns.cu.jinja", "reduction/flat_row
 STATE = "reduction/_state.cu.jinja"
 END_OF_RESULT = "reduction/_end_of_result.cu.jinja"
 STRIPS = "reduction/_columns.cu.jinja"
-AXES = "reduction/_axes.cu.jinja"
+AXES, QUOTIENTS = "reduction/_axes.cu.jinja", "reduction/_quotients.cu.jinja"
 
 ON_ROWS = "reduction_sum_f32_axis1__rows_tpb128_g4_u8_v8"
 ON_ROWS_OF_BLOCKS = "reduction_sum_f32_axis1__rows_tpb128_g128_u2_v8"
@@ -78,9 +78,12 @@ MUTANTS = (
         "if (threadIdx.x % kGroup == 0) write", OUTSIDE_WRITE,
     ),
     Mutant(
-        "rows: first distance of half a group", ON_ROWS_AT_ONCE, ROWS,
-        "distance = kGroup / 2; distance > 0; distance /= 2) {",
-        "distance = kGroup / 4; distance > 0; distance /= 2) {", WRONG, at="group",
+        "rows: moments of a warp about the mean of each lane", ON_ROWS.replace("sum", "var"), STATE,
+        "apart = own.mean - mean", "apart = own.mean - own.mean", WRONG,
+    ),
+    Mutant(
+        "rows: means of a warp that no count weighs", ON_ROWS.replace("sum", "var"), STATE,
+        "sum = count * own.mean", "sum = own.mean", WRONG,
     ),
     Mutant(
         "rows: several at once, unguarded", ON_ROWS_AT_ONCE, ROWS, "if (row < rows && i < vectors) loaded",
@@ -359,7 +362,7 @@ MUTANTS = (
     ),
     Mutant(
         "multi_rows: blocks begin with the same tile", ON_MULTI_TILES, MULTI_ROWS,
-        "position_of(split, reduced, row_strides)", "position_of(0, reduced, row_strides)", WRONG,
+        "position_of(split, ", "position_of(0, ", WRONG,
     ),
     Mutant(
         "multi_rows: a tile too few", ON_MULTI_TILES, MULTI_ROWS, "(r3 / kVecItems + kTile - 1) / kTile",
@@ -432,7 +435,7 @@ MUTANTS = (
     # flat_columns
     Mutant(
         "flat_columns: results that are not there are read, of a thread each", ON_FLAT_ALONE, FLAT_COLUMNS,
-        "is_active && row < n", "row < n", OUTSIDE_READ,
+        "is_active ? n : 0", "n", OUTSIDE_READ,
     ),
     Mutant(
         "flat_columns: results past the last, of a thread each", ON_FLAT_ALONE, FLAT_COLUMNS, "if (is_active) write",
@@ -452,11 +455,11 @@ MUTANTS = (
     ),
     Mutant(
         "flat_columns: an element too many [2]", ON_FLAT_COLUMNS, FLAT_COLUMNS,
-        "if (row + u * team < n) loaded[u] = top[(row", "if (row + u * team <= n) loaded[u] = top[(row", OUTSIDE_READ,
+        "n - first + team - 1", "n - first + team", OUTSIDE_READ,
     ),
     Mutant(
-        "flat_columns: last elements dropped [1]", ON_FLAT_COLUMNS, FLAT_COLUMNS, "if (row + u * team < n) state",
-        "if (row + (kUnroll - 1) * team < n) state", WRONG,
+        "flat_columns: last elements dropped [1]", ON_FLAT_COLUMNS, FLAT_COLUMNS, "n - first + team - 1",
+        "n - first", WRONG,
     ),
     Mutant(
         "flat_columns: results that are not there are read", ON_WIDE_FLAT_COLUMNS, FLAT_COLUMNS,
@@ -479,7 +482,8 @@ MUTANTS = (
         "    if (y > 0) state = identity();\n", "", WRONG,
     ),
     Mutant(
-        "flat_columns: the slowest kept axis left out", ON_FLAT_KEPT_AXES, AXES, "axis > 0 ? 0 : number", "0", WRONG,
+        "flat_columns: the slowest kept axis left out", ON_FLAT_KEPT_AXES, AXES,
+        "on[axis] = number - number_above", "on[axis] = axis == 0 ? 0 : number - number_above", WRONG,
     ),
     Mutant(
         "flat_columns: a result too many in the last block", ON_FLAT_KEPT_AXES, FLAT_COLUMNS,
@@ -487,8 +491,8 @@ MUTANTS = (
         (OUTSIDE_READ, OUTSIDE_WRITE),
     ),
     Mutant(
-        "flat_columns: axes exchanged [6]", ON_FLAT_AXES, FLAT_COLUMNS, "position_of(result, kept, kept_strides)",
-        "position_of(result, kept, strides)", (OUTSIDE_READ, WRONG),
+        "flat_columns: axes exchanged [6]", ON_FLAT_AXES, FLAT_COLUMNS, "kept_inverses, kept_strides)",
+        "kept_inverses, strides)", (OUTSIDE_READ, WRONG),
     ),
     Mutant(
         "flat_columns: no barrier after the partials", ON_FLAT_TICKET, FLAT_COLUMNS, "", "", RACE,
@@ -511,7 +515,23 @@ MUTANTS = (
         "flat_columns: the last partial left out", ON_FLAT_TICKET, FLAT_COLUMNS, "is_active && block < splits;",
         "is_active && block + 1 < splits;", WRONG,
     ),
+    Mutant(
+        "flat_columns: an inverse without its lower half [6]", ON_FLAT_AXES, QUOTIENTS,
+        "upper + __umulhi(n, static_cast<unsigned>(inverse))", "upper", (WRONG, OUTSIDE_READ, OUTSIDE_WRITE, RACE),
+    ),
+    Mutant(
+        "flat_columns: threads of a column begin at the same row", ON_FLAT_COLUMNS, FLAT_COLUMNS,
+        "column + first * pitch", "column", WRONG,
+    ),
+    Mutant(
+        "flat_columns: a place that stays", ON_FLAT_COLUMNS, FLAT_COLUMNS, "place += team * pitch", "place += pitch",
+        (WRONG, OUTSIDE_READ),
+    ),
     # flat_rows
+    Mutant(
+        "flat_rows: an element too many [2]", ON_FLAT_ROWS, FLAT_ROWS, "if (u < count) loaded",
+        "if (u <= count) loaded", OUTSIDE_READ,
+    ),
     Mutant(
         "flat_rows: results that are not there are read", ON_FLAT_ROWS, FLAT_ROWS, 'else "result < results" %}',
         'else "true" %}', OUTSIDE_READ,
@@ -525,8 +545,8 @@ MUTANTS = (
         RACE,
     ),
     Mutant(
-        "flat_rows: last elements dropped [1]", ON_FLAT_ROWS, FLAT_ROWS, "if (i + u * kGroup < n) state",
-        "if (i + (kUnroll - 1) * kGroup < n) state", WRONG,
+        "flat_rows: last elements dropped [1]", ON_FLAT_ROWS, FLAT_ROWS, "(n - lane + kGroup - 1)",
+        "(n - lane)", WRONG,
     ),
     Mutant(
         "flat_rows: rows taken for aligned", ON_FLAT_VECTORS, FLAT_ROWS,
@@ -573,8 +593,7 @@ LARGE = (
     ),
     Mutant(
         "columns: places within a matrix in 32 bits", ON_COLUMNS, COLUMNS,
-        "(row + (u < left ? u : 0) * kRowsY) * pitch",
-        "static_cast<unsigned>((row + (u < left ? u : 0) * kRowsY) * pitch)", WRONG,
+        "top + row * pitch;\n      Item rows", "top + static_cast<unsigned>(row * pitch);\n      Item rows", WRONG,
     ),
     Mutant(
         "stream of rows: elements counted in 32 bits", ON_STREAM, STREAM, "const long long items = n * columns;",

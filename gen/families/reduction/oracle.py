@@ -10,7 +10,9 @@ the accumulator's range.
 * Variances: partial means are wrong by at most e = gamma_h X, X being the largest magnitude of an element. Chan's
   formula weighs the square of the distance of two partial means with n_a n_b / (n_a + n_b); those weights add up to at
   most n along a chain of merges and n / 4 on each level of a tree, here less than 9 n together. By Cauchy and Schwarz
-  the standard deviation is then wrong by at most gamma_h times itself, and 3 e.
+  the standard deviation is then wrong by at most gamma_h times itself, and 3 e. The lanes of a warp add their means,
+  weighed by their counts, then their squares about the common mean: that rounds a mean less often than the merges of a
+  tree, which are counted, and an error d of the common mean adds d to the standard deviation.
 """
 
 from __future__ import annotations

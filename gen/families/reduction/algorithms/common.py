@@ -183,6 +183,11 @@ def shared_plan(
     return Plan((launch, last), memory)
 
 
+def inverse(divisor: Expr) -> tuple[DType, Expr]:
+    """What a kernel multiplies numbers under 2^31 by, to divide them: 2^62 / the divisor, rounded up."""
+    return U64, constant(2**62 - 1) // divisor.at_least(1) + 1
+
+
 def split_after(n: Expr, tile: Expr | int, most: Expr) -> Expr:
     """Blocks that share n elements of a result: one for each tile that is read at once, and one alone for few tiles.
 

@@ -31,6 +31,7 @@ from gen.families.reduction.algorithms.common import (
     combine_roundings,
     halving_roundings,
     holds_no_element,
+    inverse,
     outputs,
     shared_plan,
     split_after,
@@ -77,12 +78,15 @@ def beyond_span(_: ReductionSpec, extents: Extents) -> str | None:
         outer, n, inner = extents.get("outer", 1), extents["n"], extents.get("inner", 1)
         across = (outer - 1) * extents.get("outer_pitch", 0) if outer else 0
         span = across + (n - 1) * extents.get("row_pitch", 1) + inner
-    return f"it supports only arrays that span less than {MOST_SPAN} elements" if span >= MOST_SPAN else None
+    most = max(span, extents["n"], extents.get("outer", 1) * extents.get("inner", 1))  # elements may lie at one place
+    return f"it supports only arrays that span less than {MOST_SPAN} elements" if most >= MOST_SPAN else None
 
 
 def _numbers(axes: int, *matrix: str) -> tuple[tuple[DType, Expr], ...]:
-    """The sizes that tell where elements lie, of a matrix or of several axes."""
-    return tuple((U32, size(name)) for name in (matrix if axes == 1 else AXES if axes == MOST_GROUPS else FEW_AXES))
+    """The sizes that tell where elements lie, of a matrix or of several axes, and the inverses of these axes."""
+    names = matrix if axes == 1 else AXES if axes == MOST_GROUPS else FEW_AXES
+    divisors = () if axes == 1 else [size(f"{axis}{place}") for axis in "kr" for place in range(5 - axes, MOST_GROUPS)]
+    return *((U32, size(name)) for name in names), *map(inverse, divisors)
 
 
 def _beyond_axes(axes: int, extents: Extents, matrix: tuple[Form, ...], what: str) -> str | None:
@@ -202,6 +206,8 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
     def plan(self, spec: ReductionSpec, config: FlatColumnsConfig) -> Plan:
         across, splits = self.across(config), self.splits(spec, config)
         where = _numbers(config.axes, "inner", "outer_pitch", "row_pitch")
+        if config.axes == 1:
+            where = *where, inverse(size("inner"))
         if config.combine is Combine.ALONE:
             grid = (self.results(config).ceil_div(across), ONE, ONE)
             known = ((U32, self.results(config)), (U32, size("n")), *where)
@@ -209,7 +215,7 @@ class FlatColumns(ReductionAlgorithm[FlatColumnsConfig]):
         numbers = tuple((U32, one) for one in (self.results(config), size("n"), self.rows(config), splits))
         return shared_plan(
             spec, config.combine, (config.threads_per_block, 1, 1),
-            (*numbers, *where), splits=splits,
+            (*numbers, inverse(across), inverse(splits), inverse(self.rows(config) * splits), *where), splits=splits,
             states=self.most(config) * across, groups=self.results(config).ceil_div(across), tickets=self.most(config),
         )  # fmt: skip
 
@@ -339,7 +345,8 @@ class FlatRows(ReductionAlgorithm[FlatRowsConfig]):
 
     @override
     def plan(self, spec: ReductionSpec, config: FlatRowsConfig) -> Plan:
-        numbers = ((U32, size("outer")), (U32, size("n")), *_numbers(config.axes, "outer_pitch"))
+        vectors = (inverse(size("r3") // (config.vec_bytes // spec.dtype.size)),) if config.vec_bytes else ()
+        numbers = ((U32, size("outer")), (U32, size("n")), *vectors, *_numbers(config.axes, "outer_pitch"))
         launch = Launch(
             (self.blocks(config), ONE, ONE), (config.threads_per_block, 1, 1), ("in", *outputs(spec), *numbers)
         )

@@ -18,7 +18,7 @@ from gen.dtypes import I64, U32, DType
 from gen.families.base import Extents, Launch, Plan, beyond_grid, with_limits
 from gen.families.config import Config, choice, tunable
 from gen.families.estimates import Demand, Least
-from gen.families.expr import ONE, Expr, made_once, size
+from gen.families.expr import ONE, Expr, constant, made_once, size
 from gen.families.plans import beyond_block
 from gen.families.reduction.algorithms.columns import no_registers, no_shared_room
 from gen.families.reduction.algorithms.common import (
@@ -29,6 +29,7 @@ from gen.families.reduction.algorithms.common import (
     block_roundings,
     combine_roundings,
     holds_no_element,
+    inverse,
     outputs,
     shared_plan,
     split_after,
@@ -183,16 +184,35 @@ class MultiRows(ReductionAlgorithm[MultiRowsConfig]):
         vectors = size("r3") // (config.vec_bytes // spec.dtype.size)
         return vectors.ceil_div(THREADS_PER_BLOCK * config.unroll).at_least(1)
 
+    def _axes(self, spec: ReductionSpec, config: MultiRowsConfig) -> tuple[tuple[DType, Expr], ...]:
+        """Extents and strides; with indices of 32 bits also the inverses of all extents but the slowest.
+
+        In the place of its elements the last axis has tiles, or slots: of vectors, and with those beside them.
+        """
+        index, items, length = _index(config), config.vec_bytes // spec.dtype.size, size("r3")
+        known = tuple((index, size(name)) for name in AXES)
+        if config.index_bits == 64:
+            return known
+        vectors, rest = length // items, length % items
+        last = self.tiles_of_row(spec, config) if config.tiles else vectors
+        axes = [size(name) for name in ("k1", "k2", "k3", "r1", "r2")]
+        inverses = tuple(map(inverse, (*axes, last)))
+        if config.tiles or items == 1:
+            return *known, *inverses
+        most_ends = rest + constant(items) - (rest + 1) // items * items  # as `_ends` has it
+        return inverse(vectors + most_ends), *known, *inverses
+
     @override
     def plan(self, spec: ReductionSpec, config: MultiRowsConfig) -> Plan:
         index, block = _index(config), (THREADS_PER_BLOCK, 1, 1)
-        n, axes = (index, size("n")), tuple((index, size(name)) for name in AXES)
+        n, axes = (index, size("n")), self._axes(spec, config)
         if config.group < THREADS_PER_BLOCK:
             blocks = size("outer").ceil_div(THREADS_PER_BLOCK // config.group)
             return Plan((Launch((blocks, ONE, ONE), block, ("in", *outputs(spec), (index, size("outer")), n, *axes)),))
         splits, most = self.splits(spec, config), size("multiprocessors") * config.blocks_per_sm
+        numbers = ((U32, splits), *([inverse(splits)] if config.index_bits == 32 else ()), n, *axes)
         return shared_plan(
-            spec, Combine.TICKET, block, ((U32, splits), n, *axes), splits=splits, states=most, groups=size("outer"),
+            spec, Combine.TICKET, block, numbers, splits=splits, states=most, groups=size("outer"),
             tickets=most,
         )  # fmt: skip
 
@@ -395,9 +415,13 @@ class MultiColumns(ReductionAlgorithm[MultiColumnsConfig]):
         strips, splits, index = self.strips(spec, config), self.splits(spec, config), _index(config)
         most = size("multiprocessors") * BLOCKS_PER_SM  # blocks, where strips are shared at all
         columns = config.columns_x * (config.vec_bytes // spec.dtype.size)
+        axes = ("k0", "k1", "k2", "r1", "r2", "r3") if config.index_bits == 32 else ()
+        numbers = (
+            (U32, strips), (U32, splits), inverse(strips), inverse(splits), (index, size("n")),
+            *(inverse(size(name)) for name in axes), *((index, size(name)) for name in AXES),
+        )  # fmt: skip
         return shared_plan(
-            spec, Combine.TICKET, (config.columns_x, config.rows_y, 1),
-            ((U32, strips), (U32, splits), *((index, size(name)) for name in ("n", *AXES))), splits=splits,
+            spec, Combine.TICKET, (config.columns_x, config.rows_y, 1), numbers, splits=splits,
             states=most * columns, groups=self.groups(spec, config), tickets=most,
         )  # fmt: skip
 
