@@ -213,19 +213,19 @@ class Resident(StencilAlgorithm[ResidentConfig]):
         """A step takes what its instructions or its loads from shared memory take, or each thread its cells."""
         image, steps = image_of(spec), steps_of_launch(extents, config.steps or max(extents.get(STEPS, 1), 1))
         parts, sizes = _parts(spec, config), with_limits(extents, limits)
-        images, own = images_of(spec).at(extents), parts.own.at(sizes)
-        blocks = parts.count.at(sizes) * images
+        blocks = parts.count.at(sizes) * images_of(spec).at(extents)
         lines, _ = _lines(spec, config, extents)
-        length = extents[image.axes[config.along]]
-        used = min(steps * _used(image, config), length - own) if config.steps else 0.0
+        length, of_step = extents[image.axes[config.along]], _used(image, config)
+        own = min(parts.own.at(sizes), length)
+        used = min(steps * of_step, length - own) if config.steps else 0.0
         loaded = lines * (own + used) / config.threads_per_block
         shared_bytes = parts.shared_bytes.at(sizes)
         at_once = resident_blocks(limits, config.threads_per_block, _REGISTERS, shared_bytes)
         resident = max(min(at_once, -(-blocks // limits.multiprocessors)), 1)
         turns = -(-blocks // (limits.multiprocessors * resident))
-        # A step computes what the ones after it use up, where there is as much: the mean of all.
-        of_steps = [min(own + left * _used(image, config), length) for left in range(max(round(steps), 1))]
-        cells = sum(of_steps) / len(of_steps) if config.steps else own
+        # A step computes what the ones after it use up, until that is the whole line: the mean of all.
+        growing = used / of_step if config.steps and of_step else steps
+        cells = (growing * (own + max(used - of_step, 0) / 2) + (steps - growing) * length) / steps
         clocks = step_clocks(spec, config, extents, cells, resident, limits)
         moving = _MOVED_CLOCKS * (-(-loaded // 1))
         return demand_of_steps(
