@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gen
+from gen.cli.first_minute import _Progress
 from gen.emit.render import render
+from gen.errors import CompileError
 from gen.families import FAMILIES
 from gen.families.base import Family, Limits
 from gen.families.names import find_variant, heuristic_variants
+from gen.proof.verdicts import Verdict
 from gen.tune import rehearse
 from gen.tune.rehearse import Rehearsal, Rehearsed
 from gen.tune.targets import Sample, feasible, of_spec, problems, sample
@@ -99,10 +103,12 @@ def test_without_a_gpu_and_a_name_a_sample_is_proven_and_ranked_and_a_planted_fa
     assert "__global__ void" in shown
     assert f"was deleted from line {fault['line']}" in shown
     assert "Proven, but not ranked: 1. Such a variant does not take these sizes" in shown
-    monkeypatch.setattr("gen.cli.first_minute.SECONDS", 1e-9)
-    monkeypatch.setattr("gen.cli.first_minute.PROVING", 1e12)
-    shown = run("tune").out
-    assert "Proven, but not ranked, since the minute was over: 2." in shown
+    refused = CompileError(names[0], "not here", Path("not.cu"))
+    proven = Rehearsed(variants[0], None, refused, Verdict(variants[0], "proven", 3))
+    assert [*_Progress((two,), results={names[0]: proven}).left_out()] == [
+        "The minute was over before 1 of the variants were proven.",
+        "Proven, but not ranked, since the minute was over: 1.",
+    ]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
