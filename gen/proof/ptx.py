@@ -49,7 +49,7 @@ class _RefusalError(ValueError):
 
 @dataclass(frozen=True)
 class _Operand:
-    """An operand of a statement: its constraint without `=`, and the C++ expression."""
+    """An operand of a statement: its constraint without `=` or `+`, and the C++ expression."""
 
     constraint: str
     expression: str
@@ -173,8 +173,10 @@ def _statement(text: str, start: int) -> tuple[_Statement, int]:
     templates, outputs, inputs, clobbers = [*parts, [], [], []][:4]
     if len(templates) != 1 or not _STRINGS.fullmatch(templates[0]) or any(parts[4:]):
         raise _RefusalError("an `asm` statement must be a text in quotes, outputs, inputs and clobbers")
-    operands = [_operand(one, "=", "rlfd") for one in outputs] + [_operand(one, "", "rlfdn") for one in inputs]
-    return _Statement(_contents(templates[0]), tuple(operands), len(outputs), '"memory"' in clobbers), place
+    ptx = _contents(templates[0])
+    mark = "=" if ptx else "+"  # what no instruction writes keeps its value
+    operands = [_operand(one, mark, "rlfd") for one in outputs] + [_operand(one, "", "rlfdn") for one in inputs]
+    return _Statement(ptx, tuple(operands), len(outputs), '"memory"' in clobbers), place
 
 
 def _in_one_line(section: list[str]) -> list[str]:
@@ -206,8 +208,9 @@ def _separate(operands: str) -> tuple[str, ...]:
 
 def _code(statement: _Statement) -> str:
     """The statement in C++, without the semicolon that follows it."""
-    if not statement.ptx:
-        return "static_cast<void>(0)"  # for the compiler alone: nothing is executed
+    if not statement.ptx:  # for the compiler alone: nothing is executed
+        kept = [f"cuda_on_host::keep_register<'{one.constraint}'>({one.expression})" for one in statement.operands]
+        return ", ".join(kept) or "static_cast<void>(0)"
     try:
         return _code_of_instruction(statement)
     except _RefusalError as refusal:
@@ -253,16 +256,20 @@ def _store(store: _Instruction) -> str:
     return f"{store.policy()}cuda_on_host::store_global({store.address(store.operands[0], 'l')}, {values})"
 
 
-def _load_flag(load: _Instruction) -> str:
-    name, address = load.operands
-    function = f"cuda_on_host::load_flag<{'true' if load.shape['order'] == 'acquire' else 'false'}>"
-    return load.assigned(name, f"{function}({load.address(address, 'l')})")
+def _load_flags(load: _Instruction) -> str:
+    names, size = load.elements(load.operands[0])
+    acquire = "true" if load.shape["order"] == "acquire" else "false"
+    function = f"cuda_on_host::load_flags<{size}, {len(names)}, {acquire}>"
+    parts = [f"const auto cuda_on_host_loaded = {function}({load.address(load.operands[1], 'l')})"]
+    parts += [load.assigned(name, f"cuda_on_host_loaded.at[{place}]") for place, name in enumerate(names)]
+    return "; ".join(parts)
 
 
-def _store_flag(store: _Instruction) -> str:
-    address, name = store.operands
-    function = f"cuda_on_host::store_flag<{'true' if store.shape['order'] == 'release' else 'false'}>"
-    return f"{function}({store.address(address, 'l')}, {store.value(name, 'r')})"
+def _store_flags(store: _Instruction) -> str:
+    names, _ = store.elements(store.operands[1])
+    values = ", ".join(store.value(name, "rl") for name in names)
+    function = f"cuda_on_host::store_flags<{'true' if store.shape['order'] == 'release' else 'false'}>"
+    return f"{function}({store.address(store.operands[0], 'l')}, {values})"
 
 
 def _copy(copy: _Instruction) -> str:
@@ -317,13 +324,14 @@ _EVICT = (
 )
 _FETCH = r"(?:\.L2::(?:64|128|256)B)?"
 _TYPE = r"(?:\.v(?P<vector>[24]))?\.(?P<type>[bus](?:32|64)|f32|f64)"
+_FLAG_TYPE = r"(?:\.v(?P<vector>[24]))?\.(?P<type>[bu](?:32|64))"
 _FORMS = (
     _Form("ld.global", rf"ld\.global(?:\.c[ags])?(?P<nc>\.nc)?{_EVICT}{_FETCH}{_TYPE}", (2,), _load,
           arch=70, has_output=True, writes_memory=False),
     _Form("st.global", rf"st\.global(?:\.wb|\.c[gs])?{_EVICT}{_TYPE}", (2,), _store, arch=70),
-    _Form("ld.acquire", r"ld\.(?P<order>acquire|relaxed)\.gpu\.global\.[bu]32", (2,), _load_flag,
+    _Form("ld.acquire", rf"ld\.(?P<order>acquire|relaxed)\.gpu\.global{_FLAG_TYPE}", (2,), _load_flags,
           arch=70, has_output=True),
-    _Form("st.release", r"st\.(?P<order>release|relaxed)\.gpu\.global\.[bu]32", (2,), _store_flag, arch=70),
+    _Form("st.release", rf"st\.(?P<order>release|relaxed)\.gpu\.global{_FLAG_TYPE}", (2,), _store_flags, arch=70),
     _Form("cp.async", rf"cp\.async\.(?P<operator>c[ag])\.shared(?:::cta)?\.global(?P<hint>\.L2::cache_hint)?{_FETCH}",
           (3, 4), _copy),
     _Form("cp.async.commit_group", r"cp\.async\.commit_group", (0,), lambda _: "cuda_on_host::commit_copies()"),

@@ -18,6 +18,8 @@ def store(to: str, value: str, name: str = "st.global.f32", vector: str = "%1") 
 
 FOUR = '"f"(1.0f), "f"(2.0f), "f"(3.0f), "f"(4.0f)'
 VECTOR = "{ %1, %2, %3, %4 }"
+ZEROED = INDEX + "if (i >= 24) return;\nfor (int k = 0; k < 4; ++k) out[4 * i + k] = 0.0f;\n"
+WORDS, PAIR = '"l"(1ull), "l"(2ull)', "{ %1, %2 }"
 WRITTEN = GUARD + "float x;\nout[i] = in[i];\n"
 POLICY = 'unsigned long long policy = 1;\nasm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));\n'
 HINTED = 'asm("ld.global.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(x) : "l"(in + i), "l"(policy));'
@@ -39,6 +41,9 @@ PLANTED = (
     Planted("ptx_vector_store_misaligned", "misaligned",
             INDEX + "if (i < 24) " + store("out + i", FOUR, "st.global.v4.f32", VECTOR) + "  // here",
             INDEX + "if (i < 24) " + store("out + 4 * i", FOUR, "st.global.v4.f32", VECTOR), "out"),
+    Planted("ptx_atomic_vector_store_misaligned", "misaligned",
+            ZEROED + store("out + 4 * i + 2", WORDS, "st.relaxed.gpu.global.v2.u64", PAIR) + "  // here",
+            ZEROED + store("out + 4 * i", WORDS, "st.relaxed.gpu.global.v2.u64", PAIR), "out"),
     Planted("ptx_store_into_another_threads_vector", "race",
             INDEX + "if (i < 24) " + store("out + i / 2 * 4", FOUR, "st.global.v4.f32", VECTOR) + "  // here",
             INDEX + "if (i < 24) " + store("out + 4 * i", FOUR, "st.global.v4.f32", VECTOR), "out"),

@@ -41,7 +41,7 @@ extern "C" __global__ void NAME(const unsigned* in, unsigned* out) {{
   unsigned a = 1, b = 2, c = 3, d = 4;
   float f = 0.0f;
   double g = 0.0;
-  unsigned long long l = 5, policy = 0;
+  unsigned long long l = 5, m = 0, policy = 0;
 {body}
 }}
 """
@@ -126,6 +126,19 @@ EXECUTED = (
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(d) : "l"(out + 3) : "memory");
   out[2] = d;""",
         [5, 2, 7, 7],
+    ),
+    (
+        """
+  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], { %1, %2 };" ::"l"(out), "l"(l), "l"(l + 1) : "memory");
+  asm volatile("ld.relaxed.gpu.global.v2.u64 { %1, %0 }, [%2];" : "=l"(l), "=l"(m) : "l"(out) : "memory");
+  out[4] = static_cast<unsigned>(l), out[6] = static_cast<unsigned>(m);""",
+        [5, 0, 6, 0, 6, 7, 5, 7],
+    ),
+    (
+        """
+  asm volatile("" : "+r"(a), "+l"(l), "+r"(b));
+  out[0] = a, out[1] = b, out[2] = static_cast<unsigned>(l);""",
+        [1, 2, 5, 7],
     ),
     (
         """
@@ -244,6 +257,9 @@ STORE = '"st.global.u32 [%0], %1;" ::"l"(out), "r"(a) : "memory"'
         ('"createpolicy.fractional.L2::evict_last.b64 %0, 1.5;" : "=l"(l)', "1.5 must be a fraction"),
         ('"applypriority.global.L2::evict_normal [%0], 64;" ::"l"(in) : "memory"', "must be 128, not 64"),
         ('"st.global.u32 [%0], %1;" ::"l"(out), "+r"(a) : "memory"', '`"+r"(a)` must be one of the constraints'),
+        ('"" : "=r"(a)', 'must be one of the constraints "+r", "+l", "+f", "+d"'),
+        ('"st.relaxed.gpu.global.v2.u64 [%0], %1;" ::"l"(out), "l"(l) : "memory"', "as many operands as are moved, 2"),
+        ('"st.relaxed.gpu.global.v4.u64 [%0], { %1, %1, %1, %1 };" ::"l"(out), "l"(l) : "memory"', "at most 16 bytes"),
         ('"ld.global.nc.u32 %0, [%1];" : "r"(a) : "l"(in)', 'must be one of the constraints "=r", "=l", "=f", "=d"'),
         ('"ld.global.nc.u32 %[a], [%1];" : [a] "=r"(a) : "l"(in)', "must be one of the constraints"),
         ('TEXT "st.global.u32 [%0], %1;" ::"l"(out), "r"(a) : "memory"', "must be a text in quotes"),

@@ -29,6 +29,11 @@ CUDA_ON_HOST_INLINE void put_register(T& output, Bits word) {
   output = bits<T>(word);
 }
 
+template <char constraint, class T>
+CUDA_ON_HOST_INLINE void keep_register(T& operand) {
+  put_register<constraint>(operand, in_register<constraint>(operand));
+}
+
 // What is loaded, the element with the lowest address first.
 template <int bytes, int count>
 struct Loaded {
@@ -40,6 +45,7 @@ void global_read(const void* address, int bytes, bool read_only, void* pc);
 void global_write(void* address, int bytes, void* pc);
 void global_flag_read(const void* address, int bytes, bool acquire, void* pc);
 void global_flag_write(void* address, int bytes, bool release, void* pc);
+void check_alignment(const void* address, int alignment, void* pc);
 
 template <int bytes, int count, bool read_only>
 CUDA_ON_HOST_UNCHECKED Loaded<bytes, count> load_global(unsigned long long address) {
@@ -57,19 +63,31 @@ CUDA_ON_HOST_UNCHECKED void store_global(unsigned long long address, First first
   __builtin_memcpy(to, values, sizeof values);
 }
 
-// An atomic load or store of a word that other threads wait for: what the one that releases it did before is done for
-// the one that acquires it.
-template <bool acquire>
-CUDA_ON_HOST_UNCHECKED unsigned load_flag(unsigned long long address) {
-  const unsigned* const from = reinterpret_cast<const unsigned*>(address);
-  global_flag_read(from, sizeof *from, acquire, __builtin_return_address(0));
-  return peek(from);
+// An atomic load or store of words that other threads wait for: what the one that releases them did before is done for
+// the one that acquires them. Of a vector each element is atomic by itself: other threads may go on between two.
+template <int bytes, int count, bool acquire>
+CUDA_ON_HOST_UNCHECKED Loaded<bytes, count> load_flags(unsigned long long address) {
+  using Element = typename Word<bytes>::type;
+  const Element* const from = reinterpret_cast<const Element*>(address);
+  void* const pc = __builtin_return_address(0);
+  check_alignment(from, bytes * count, pc);
+  Loaded<bytes, count> loaded;
+  for (int i = 0; i < count; ++i) {
+    global_flag_read(from + i, bytes, acquire, pc);
+    loaded.at[i] = peek(from + i);
+  }
+  return loaded;
 }
-template <bool release>
-CUDA_ON_HOST_UNCHECKED void store_flag(unsigned long long address, unsigned value) {
-  unsigned* const to = reinterpret_cast<unsigned*>(address);
-  global_flag_write(to, sizeof *to, release, __builtin_return_address(0));
-  poke(to, value);
+template <bool release, class First, class... Others>
+CUDA_ON_HOST_UNCHECKED void store_flags(unsigned long long address, First first, Others... others) {
+  const First values[] = {first, others...};
+  First* const to = reinterpret_cast<First*>(address);
+  void* const pc = __builtin_return_address(0);
+  check_alignment(to, sizeof values, pc);
+  for (unsigned i = 0; i < sizeof values / sizeof first; ++i) {
+    global_flag_write(to + i, sizeof first, release, pc);
+    poke(to + i, values[i]);
+  }
 }
 
 // The address in the window of shared memory that instructions with `.shared` take, of any address; and back.

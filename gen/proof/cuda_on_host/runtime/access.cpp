@@ -40,6 +40,15 @@ inline void look(const volatile void* address, int size, const void* pc) {
   give_way(pc);
 }
 
+// Where only some blocks run, a thread that waits for others finds words of ones and words of zeros in turns, so many at
+// a time: whatever it waits for, all words that it looks at together say so before long.
+constexpr uint32_t kFlagsInTurn = 64;
+
+bool some_blocks_only() {
+  const Launch& launch = *run.launch;
+  return launch.blocks != nullptr && launch.block_count < uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+}
+
 // A launch that takes a buffer as const only has no notes of it; whether that is true is known all the same.
 [[noreturn]] void refuse_write(Taken taken, const void* pc, int32_t buffer, int64_t offset, int size) {
   if (taken == Taken::kConst) fail(Kind::kReadOnly, pc, "the kernel takes it as const", buffer, offset, size);
@@ -268,6 +277,9 @@ CUDA_ON_HOST_EXPORT void atomic_access(const volatile void* address, int bytes, 
 void flag_read(const void* address, int bytes, bool acquire, const void* pc) {
   check<Touch::kAtomic>(address, bytes, pc, bytes);
   if (run.current == nullptr) return;
+  if (some_blocks_only()) {
+    memset(const_cast<void*>(address), run.current->flag_reads++ / kFlagsInTurn % 2 == 0 ? 0xFF : 0, unsigned(bytes));
+  }
   const uint64_t place = place_of(address);
   acquire ? acquire_at(place, releases_at(place)) : chain(place, false);
 }

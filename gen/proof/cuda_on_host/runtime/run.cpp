@@ -91,6 +91,7 @@ void begin_block(Block& block, uint64_t number) {
     thread.steps = 0;
     thread.wait_pc = nullptr;
     thread.spin = {};
+    thread.flag_reads = 0;
     thread.copies.flying.clear();
     thread.copies.group = 0;
     thread.cluster_barriers = {};

@@ -62,6 +62,9 @@ CUDA_ON_HOST_EXPORT void global_write(void* address, int bytes, void* pc) {
   check_global(address, bytes, pc);
   plain_write(address, bytes, pc);
 }
+CUDA_ON_HOST_EXPORT void check_alignment(const void* address, int alignment, void* pc) {
+  plain_read(address, alignment, 0, pc);
+}
 CUDA_ON_HOST_EXPORT void global_flag_read(const void* address, int bytes, bool acquire, void* pc) {
   check_global(address, bytes, pc);
   flag_read(address, bytes, acquire, pc);

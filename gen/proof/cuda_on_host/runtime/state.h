@@ -69,6 +69,7 @@ struct alignas(64) Thread {
   uint64_t way;          // by which calls it has come to a barrier, as one number; `wait_pc` if from the kernel itself
   void** barrier_frame;  // where the calls are found if not
   Spin spin;
+  uint32_t flag_reads;  // of words that blocks which do not run would write
   Chains chains;
   Copies copies;
   ClusterBarriers cluster_barriers;
