@@ -15,7 +15,8 @@ from gen.errors import RunError
 from gen.families import FAMILIES
 from gen.families.base import Array, Limits
 from gen.families.extents import extents_of
-from gen.families.names import find_variant
+from gen.families.names import find_family, find_variant
+from gen.families.stencil import shapes
 from gen.proof import trace
 from gen.proof.host import HostRunner
 from gen.proof.native import TOUCHED_BY_READ, TOUCHED_BY_WRITE
@@ -162,6 +163,17 @@ def test_blocks_that_wait_for_others_find_what_they_wait_for_though_those_do_not
     assert found.traced < found.blocks
     assert any(one.buffer == "slots" and one.kind == "load" for one in found.accesses)
     assert sum(one.lanes for one in found.accesses if one.buffer == "out") == prod(shape[1:])
+
+
+def test_blocks_whose_neighbours_do_not_run_find_marks_of_all_exchanges(host_runner: HostRunner) -> None:
+    """Words that others write change at each second exchange: here there are five."""
+    spec = find_family(FAMILIES, "stencil").catalogue[0]
+    made = find_variant(FAMILIES, f"stencil_{spec.label}__persistent_c4_y2_w12_t4", {})
+    (kernel,) = host_runner.load([made])
+    found = traffic(kernel, H100, shapes.extents_of(spec, (200, 600), 21), MODERN)
+    assert found.traced < found.blocks
+    written = sum(one.lanes * one.bytes for one in found.accesses if (one.buffer, one.kind) == ("out", "store"))
+    assert written == pytest.approx(4 * 200 * 600, rel=0.1)
 
 
 def test_accesses_are_named_by_line_and_buffer(host_runner: HostRunner) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gen.families import FAMILIES
 from gen.families.names import find_family
-from gen.proof.failures import UNTOUCHED, WRONG
+from gen.proof.failures import AGAIN, UNTOUCHED, WRONG
 from tests.mutants.change import (
     BARRIER,
     HANG,
@@ -426,34 +426,89 @@ MUTANTS = (
         "", "", (OUTSIDE_READ, WRONG), at="rows before the first",
     ),
     # persistent: between blocks
-    Mutant("persistent: told before all is written", ON_PERSISTENT, PERSISTENT, "", "", RACE, at="published"),
     Mutant(
-        "persistent: telling releases nothing", ON_PERSISTENT, PERSISTENT, "st.release", "st.relaxed", RACE,
-        at="before telling",
-    ),
-    Mutant("persistent: no neighbour is awaited", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="wait"),
-    Mutant(
-        "persistent: waiting acquires nothing", ON_PERSISTENT, PERSISTENT, "ld.acquire", "ld.relaxed", RACE,
-        at="after waiting",
-    ),
-    Mutant("persistent: only some threads wait", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="told"),
-    Mutant("persistent: flags stay", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED), at="reset"),
-    Mutant(
-        "persistent: flags are reset too early", ON_PERSISTENT, PERSISTENT, "if (left_over <= kSteps) ", "", HANG,
-        at="reset",
+        "persistent: sent before all is collected", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED),
+        at="collected",
     ),
     Mutant(
-        "persistent: a corner is not awaited", ON_PERSISTENT, PERSISTENT, "t < 9", "t < 8", (RACE, UNINITIALISED),
+        "persistent: taken before all has arrived", ON_PERSISTENT, PERSISTENT, "", "", (RACE, UNINITIALISED),
+        at="received",
     ),
-    Mutant("persistent: sides take no turns", ON_PERSISTENT, PERSISTENT, "sides + trade % 2", "sides + 0", RACE),
-    Mutant("persistent: ends take no turns", ON_PERSISTENT, PERSISTENT, "ends + trade % 2", "ends + 0", RACE),
+    Mutant(
+        "persistent: nothing is awaited", ON_PERSISTENT, PERSISTENT, "while (!arrived)", "while (false)",
+        (WRONG, AGAIN),
+    ),
+    Mutant(
+        "persistent: the second half of a vector is not awaited", ON_PERSISTENT, PERSISTENT,
+        "vector.x >> 63 == mark >> 63 && vector.y >> 63 == mark >> 63", "vector.x >> 63 == mark >> 63",
+        (WRONG, AGAIN),
+    ),
+    Mutant(
+        "persistent: the first half of a vector is not awaited", ON_PERSISTENT, PERSISTENT,
+        "vector.x >> 63 == mark >> 63 && vector.y >> 63 == mark >> 63", "vector.y >> 63 == mark >> 63",
+        (WRONG, AGAIN),
+    ),
+    Mutant(
+        "persistent: the tail of a chunk is not awaited", ON_PERSISTENT, PERSISTENT, "arrived = has_mark(tail, mark);",
+        "", (WRONG, AGAIN),
+    ),
+    Mutant(
+        "persistent: the mark of an exchange is that of the next", ON_PERSISTENT, PERSISTENT, "(exchange + 1) / 2 % 2",
+        "exchange / 2 % 2", WRONG,
+    ),
+    Mutant("persistent: the mark stays the same", ON_PERSISTENT, PERSISTENT, "(exchange + 1) / 2 % 2", "1", WRONG),
+    Mutant("persistent: marks stay", ON_PERSISTENT, PERSISTENT, "", "", WRONG, at="reset"),
+    Mutant(
+        "persistent: marks of the last exchange but one stay", ON_PERSISTENT, PERSISTENT,
+        "left_over <= 2 * kSteps", "left_over <= kSteps", WRONG,
+    ),
+    Mutant(
+        "persistent: exchanges take no turns", ON_PERSISTENT, PERSISTENT, "halos + exchange % 2 *", "halos + 0 *",
+        (WRONG, AGAIN, HANG),
+    ),
+    Mutant(
+        "persistent: the bits under the marks are lost", ON_PERSISTENT, PERSISTENT, "tail.x | mark, tail.y | mark",
+        "tail.x | mark, mark", WRONG,
+    ),
+    Mutant(
+        "persistent: all lanes have the bit of the first", ON_PERSISTENT, PERSISTENT, "x >> lane << 63", "x << 63",
+        WRONG,
+    ),
+    Mutant(
+        "persistent: a corner has no neighbour", ON_PERSISTENT, PERSISTENT, "exists ? min",
+        "exists && neighbour < 7 ? min", (HANG, WRONG, UNINITIALISED),
+    ),
+    Mutant(
+        "persistent: rows go to the end that they come from", ON_PERSISTENT, PERSISTENT, "end ? 1 - neighbour :",
+        "end ? neighbour :", (HANG, WRONG),
+    ),
+    Mutant(
+        "persistent: corners at the bottom are collected at the top", ON_TORUS, PERSISTENT,
+        "end || place < 2 ? 0", "end || place < 3 ? 0", WRONG,
+    ),
+    Mutant(
+        "persistent: sides are received as corners", ON_TORUS, PERSISTENT, "place == 0 ? 0 : kHaloRows +",
+        "place == 0 ? 0 :", (WRONG, RACE, UNINITIALISED),
+    ),
+    Mutant(
+        "persistent: warps above the last rows collect none", ON_TORUS, PERSISTENT,
+        "first + kRows > own_rows - kHaloRows", "first >= own_rows - kHaloRows", (WRONG, UNINITIALISED),
+    ),
+    Mutant(
+        "persistent: the first row above is not read", ON_TORUS, PERSISTENT, "from_end + y >= 0",
+        "from_end + y >= before", WRONG,
+    ),
     Mutant(
         "persistent: the last row above is not read", ON_TORUS, PERSISTENT,
-        "from_end + y >= kHaloRows", "from_end + y >= kHaloRows - before", WRONG,
+        "from_end + y < kHaloRows", "from_end + y < kHaloRows - before", WRONG,
     ),
     Mutant(
         "persistent: the last row below is not read", ON_TORUS, PERSISTENT,
-        "from_end + y >= kHaloRows", "from_end + y >= kHaloRows - !before", WRONG,
+        "from_end + y < kHaloRows", "from_end + y < kHaloRows - !before", WRONG,
+    ),
+    Mutant(
+        "persistent: warps that end in the halo read none", ON_TORUS, PERSISTENT,
+        "from_end > -kRows && from_end < kHaloRows", "from_end >= 0 && from_end < kHaloRows", WRONG,
     ),
     Mutant(
         "persistent: the last lane at the left is not read", ON_TORUS, PERSISTENT,
@@ -461,19 +516,11 @@ MUTANTS = (
     ),
     Mutant(
         "persistent: the wrong side is read", ON_TORUS, PERSISTENT,
-        "sides_now + 2 * after_col * side", "sides_now + (2 * after_col + 1) * side", WRONG,
+        "received.left : received.right", "received.right : received.left", WRONG,
     ),
     Mutant(
-        "persistent: the first row above is not read", ON_TORUS, PERSISTENT,
-        "from_end + y < 0", "from_end + y < before", WRONG,
-    ),
-    Mutant(
-        "persistent: warps that end in the halo read none", ON_TORUS, PERSISTENT,
-        "from_end > -kRows && from_end < kHaloRows", "from_end >= 0 && from_end < kHaloRows", WRONG,
-    ),
-    Mutant(
-        "persistent: the right side is written as the left", ON_TORUS, PERSISTENT,
-        "(1LL * right * rows + tile.row)", "(1LL * tile.row)", (RACE, WRONG, UNINITIALISED),
+        "persistent: the right side is collected as the left", ON_TORUS, PERSISTENT, "right ? sent.right : sent.left",
+        "sent.left", (RACE, UNINITIALISED),
     ),
     Mutant("persistent: halos are written too", ON_PERSISTENT, PERSISTENT, "", "", (RACE, WRONG), at="own columns"),
     Mutant("march: vectors are written where lanes begin", ON_MARCH, MARCH, '"to + by"', '"to"', MISALIGNED),
