@@ -463,10 +463,6 @@ MUTANTS = (
         "left_over <= 2 * kSteps", "left_over <= kSteps", WRONG,
     ),
     Mutant(
-        "persistent: exchanges take no turns", ON_PERSISTENT, PERSISTENT, "halos + exchange % 2 *", "halos + 0 *",
-        (WRONG, AGAIN, HANG),
-    ),
-    Mutant(
         "persistent: the bits under the marks are lost", ON_PERSISTENT, PERSISTENT, "tail.x | mark, tail.y | mark",
         "tail.x | mark, mark", WRONG,
     ),
@@ -477,10 +473,6 @@ MUTANTS = (
     Mutant(
         "persistent: a corner has no neighbour", ON_PERSISTENT, PERSISTENT, "exists ? min",
         "exists && neighbour < 7 ? min", (HANG, WRONG, UNINITIALISED),
-    ),
-    Mutant(
-        "persistent: rows go to the end that they come from", ON_PERSISTENT, PERSISTENT, "end ? 1 - neighbour :",
-        "end ? neighbour :", (HANG, WRONG),
     ),
     Mutant(
         "persistent: corners at the bottom are collected at the top", ON_TORUS, PERSISTENT,
