@@ -178,7 +178,7 @@ MUTANTS = {
     ),
     "a-rim-does-not-wait-for-what-comes": (
         "sharded_kernel",
-        "_wait_for(rank, stream, layout.progress[owner].sent)",
+        "_wait_for(rank, stream, decomposition.progress[owner].sent)",
         "pass",
     ),
     "copies-are-marked-before-they-are-queued": (

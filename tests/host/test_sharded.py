@@ -149,7 +149,7 @@ def test_arrays_of_one_kernel_are_those_of_another_on_the_same_devices(machine: 
     assert array.gather().tobytes() == expected(other, expected(HEAT, cells, 5).value, 5).value.tobytes()
 
 
-def test_memory_may_go_while_it_is_used_and_layouts_are_made_anew(machine: Machine) -> None:
+def test_memory_may_go_while_it_is_used_and_decompositions_are_made_anew(machine: Machine) -> None:
     kernel = gen.load(HEAT, devices=machine.devices(3), steps_per_exchange=4)
     for rows in (20, 23, 31, 20, 14, 9):
         cells = cells_of(rows, 6)
@@ -169,8 +169,8 @@ REPLAY_MUTANTS = {
     "ranks do not wait for the begin of a graph": ("rank.device.wait_for(rank.main.handle, begin)", "pass"),
     "a graph ends before its ranks": ("first.device.wait_for(stream, end)", "pass"),
     "a graph outlives the memory that it writes": ("self._graphs.forget()  # which", "pass  # which"),
-    "a call waits for marks of a graph": ("finally:\n            layout.forget()", "finally:\n            pass"),
-    "a graph waits for marks of a call": ("layout.forget()\n        try", "try"),
+    "a call waits for marks of a graph": ("finally:\n            decomposition.forget()", "finally:\n            pass"),
+    "a graph waits for marks of a call": ("decomposition.forget()\n        try", "try"),
 }  # fmt: skip
 
 

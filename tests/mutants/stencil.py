@@ -518,7 +518,7 @@ MUTANTS = (
     Mutant("march: vectors are written where lanes begin", ON_MARCH, MARCH, '"to + by"', '"to"', MISALIGNED),
     Mutant(
         "march: the lane before is taken to write all first cells", ON_MARCH, MARCH,
-        "lane > 0 && by <= written_cells", "true", WRONG,
+        "lane > 0 && by <= written_cells", "true", (UNINITIALISED, WRONG),
     ),
     # fused steps of march
     Mutant(
