@@ -25,6 +25,9 @@ ON_SHARED = "reduction_sum_f32__single_tpb128_u2_v16_shared"
 ON_SUMS = "reduction_sum_i32__single_tpb128_u2_v16_sums"
 ON_FIRST = "reduction_argmax_f32__single_tpb128_u2_v16"
 
+# Of states without moments.
+COMBINE_WARP = "\n__device__ __forceinline__ State combine_warp(State state) {\n#pragma"
+
 MUTANTS = (
     Mutant(
         "single: tail dropped [1]", ON_SINGLE, SINGLE, "if (end < n) ends", "if (thread < head && end < n) ends", WRONG,
@@ -47,7 +50,10 @@ MUTANTS = (
     Mutant("single: first round only", ON_SINGLE, SINGLE, "} while (done < vectors);", "} while (false);", WRONG),
     Mutant("single: rounds overlap", ON_SINGLE, SINGLE, "done += kUnroll * kThreads", "done += kThreads", WRONG),
     Mutant("single: all threads write", ON_SINGLE, SINGLE, "if (threadIdx.x == 0) write", "write", RACE),
-    Mutant("single: block of one warp sums half of it", ON_WARP, STATE, "kCount = 32", "kCount = 16", WRONG),
+    Mutant(
+        "single: block of one warp sums half of it", ON_WARP, STATE, f"kCount = 32>{COMBINE_WARP}",
+        f"kCount = 16>{COMBINE_WARP}", WRONG,
+    ),
     Mutant("single: half of the warps left out", ON_SINGLE, STATE, "warp<kWarps>", "warp<kWarps / 2>", WRONG),
     Mutant("single: no barrier [5]", ON_SINGLE, STATE, "", "", (RACE, UNINITIALISED), at="barrier"),
     Mutant("single: one warp too many", ON_SINGLE, STATE, "x < kWarps ?", "x <= kWarps ?", INDEX),

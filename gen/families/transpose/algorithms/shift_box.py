@@ -108,6 +108,7 @@ class ShiftBox(MatrixAlgorithm[TransposeSpec, ShiftBoxConfig]):
         yield turned(spec, 2 * side, side, 3 if several else 1)
         if several:  # boxes of more words than threads, of which the last leaves out some columns
             yield known(spec, dict(enumerate((113, 5, 28))), 0, 0)
+        yield turned(spec, side + 3, 2 * side, in_gap=3)  # rows that begin at any element of a word
 
     def inputs(self, spec: TransposeSpec, config: ShiftBoxConfig) -> Mapping[str, object]:
         """Words of a tile and columns of a box at most, boxes of a block, words that a thread reads of each."""

@@ -190,10 +190,18 @@ class WordTile(MatrixAlgorithm[TransposeSpec, WordTileConfig]):
     def edge_cases(self, spec: TransposeSpec, config: WordTileConfig) -> Iterator[Extents]:
         """Rows and columns that begin at any element of a word; last tiles of one row, and of fewer than a word has.
 
-        Along two axes, and along all that it takes; with gaps between the rows of the input.
+        Along two axes, and along all that it takes; with gaps between the rows of the input. A tile of few words has
+        its highest form for few columns alone, whose rows follow each other.
         """
         high, wide = config.row_words * self._grain(spec), _USUAL_COLS
         several = config.axes > 2
+        if self._most_cols(spec, config).at({"group_rows": high}) < _LEAST_COLS:
+            yield turned(spec, high + 1, 13)
+            yield turned(spec, 2 * high - 1, 5)
+            yield turned(spec, 4 * high + 1, 13)
+            yield turned(spec, 7, 5, 9 if several else 1)
+            yield turned(spec, 9, 2, in_gap=3)
+            return
         yield turned(spec, high + 1, 2 * wide + 3, 2 if several else 1)
         yield turned(spec, 2 * high - 1, wide - 1, 3 if several else 1, in_gap=1)
         yield turned(spec, 4 * high + 1, 17)
