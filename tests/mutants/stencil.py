@@ -723,7 +723,7 @@ MUTANTS = (
     Mutant(
         "temporal: half of a vector is copied", ON_TEMPORAL, FETCH,
         "cp.async.cg.shared.global{{ prefetch }} [%0], [%1], 16;", "cp.async.ca.shared.global [%0], [%1], 8;",
-        UNINITIALISED,
+        (UNINITIALISED, WRONG),
     ),
     Mutant(
         "temporal: more than a cell is copied", ON_TEMPORAL, FETCH, '"n"(sizeof({{ element }}))', '"n"(8)',
